@@ -34,8 +34,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.pipeline_jobs import COUNTS, EVENTS, counts_job
 from bench.pipelines import PARTITIONS, new_producer, pipeline_command, produce
+from tests.brokers import run_ottla_broker
 from tests.ports import free_port
-from tests.spark.broker import broker
 
 ROWS: Final = 60_000
 TIMEOUT_S: Final = 300.0
@@ -94,7 +94,8 @@ def measure_up() -> FirstRow:
 def measure_beside() -> Iterator[tuple[str, FirstRow]]:
     with tempfile.TemporaryDirectory(prefix="bench-first-row-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        with broker(folder / "broker") as address:
+        with run_ottla_broker(folder=folder / "broker", test_settings=False) as broker:
+            address = broker.bootstrap
             admin = AdminClient({"bootstrap.servers": address})
             create_topic(admin, EVENTS)
             write_rows(address)

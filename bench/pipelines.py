@@ -49,7 +49,7 @@ from bench.pipeline_jobs import (
     rows_job,
 )
 from bench.python_processes import python_processes
-from tests.spark.broker import broker
+from tests.brokers import run_ottla_broker
 
 JOBS: Final = ("rows", "counts", "keys", "copies")
 PARTITIONS: Final = 2
@@ -83,7 +83,8 @@ def main() -> None:
     for name, seconds in (("latency", 40.0), ("memory", 30.0)):
         commands.add_parser(name).add_argument("--seconds", type=float, default=seconds)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-pipelines-") as folder, broker(Path(folder) / "broker") as address:
+    with run_ottla_broker(test_settings=False) as broker:
+        address = broker.bootstrap
         topics = [NewTopic(it, PARTITIONS, 1) for it in (EVENTS, COUNTS, COPIES)]
         admin = AdminClient({"bootstrap.servers": address})
         for created in admin.create_topics(topics).values():

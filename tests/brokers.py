@@ -25,6 +25,7 @@ from pathlib import Path
 
 import ottla_broker
 from tests.class_archives import KAFKA_READY_LINE, LOG_READY_LINE, short_lived_jvm_options
+from tests.daemons import resident_memory_kib
 from tests.jars import KAFKA, java_command, kafka_classpath
 from tests.kafka_folders import format_log_dir
 from tests.ports import free_port
@@ -157,9 +158,7 @@ class BrokerProcess:
         return path.read_text(errors="replace")[-characters:] if path.exists() else ""
 
     def resident_memory_kib(self) -> int:
-        """Resident memory (VmRSS)."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+        return resident_memory_kib(self.pid)
 
     def cpu_s(self) -> float:
         """Processor time used so far, user and system."""
@@ -233,6 +232,30 @@ def _run_broker(
             shutil.rmtree(home, ignore_errors=True)
 
 
+def add_listeners(
+    broker: BrokerProcess, protocols: Mapping[str, str], *, controller_protocol: str = "PLAINTEXT"
+) -> dict[str, int]:
+    """Sets the listeners of a broker that is not running: PLAINTEXT at its own port, and each of
+    `protocols`, by name, at a free one. Apache Kafka's controller has a listener of its own too.
+    Returns the ports by name.
+    """
+    ports = {"PLAINTEXT": broker.port} | {name: free_port() for name in protocols}
+    served = {"PLAINTEXT": "PLAINTEXT", **protocols}
+    if broker.kind == "kafka":
+        ports["CONTROLLER"], served["CONTROLLER"] = free_port(), controller_protocol
+        _controller_port_file(broker).write_text(str(ports["CONTROLLER"]))
+    broker.settings |= {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in served.items()),
+    }
+    return ports
+
+
+def _controller_port_file(broker: BrokerProcess) -> Path:
+    """Holds the port of Apache Kafka's controller, which a restart keeps."""
+    return broker.folder / "controller.port"
+
+
 def broker_environment() -> dict[str, str]:
     """This process's environment, with byte code caching on. First on PYTHONPATH is the broker that
     this process imports: the checkout's source or the compiled one.
@@ -265,7 +288,7 @@ def ottla_command(broker: BrokerProcess) -> list[str]:
 
 def kafka_command(broker: BrokerProcess, jvm: Sequence[str] = (), version: str = KAFKA) -> list[str]:
     """`jvm` replaces the options for a short-lived JVM."""
-    controller = broker.folder / "controller.port"
+    controller = _controller_port_file(broker)
     if not controller.exists():
         controller.write_text(str(free_port()))
     port = controller.read_text()

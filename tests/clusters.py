@@ -2,7 +2,7 @@
 
     with run_cluster("ottla", 3) as cluster:
         cluster.brokers[2].kill()
-        eventually(lambda: cluster.is_healthy([1, 3]))
+        cluster.wait_until_healthy([1, 3])
 
 Kafka runs in KRaft combined mode with three voters. Each port is reserved from the moment it is
 chosen: a bound socket that never listens keeps others from getting it, without hindering the broker
@@ -128,20 +128,20 @@ class ProcessCluster:
             broker.spawn()
         for broker in self.brokers.values():
             broker.wait_until_ready()
-        eventually(lambda: self.is_healthy(), within_s=60, message="all brokers know each other")
+        self.wait_until_healthy()
         voters = 3 if len(self.brokers) >= 3 else 1
         eventually(lambda: len(self.describe_quorum().current_voters) >= voters, message=f"{voters} voters")
 
     # --- what clients see
 
-    def call_broker(self, broker: int, call: Callable[[Client], Any], within_s: float = CALL_TIMEOUT_S) -> Any:
+    def call_broker(self, broker: int, call: Callable[[Client], Any]) -> Any:
         """Runs a coroutine function with a client of this broker alone. Raises OSError,
         TimeoutError or KafkaError.
         """
 
         async def run() -> Any:
             address = self.brokers[broker].bootstrap
-            async with Client.connect(address, timeout_s=within_s, security=self.security) as client:
+            async with Client.connect(address, timeout_s=CALL_TIMEOUT_S, security=self.security) as client:
                 return await call(client)
 
         return asyncio.run(run())
@@ -168,6 +168,14 @@ class ProcessCluster:
         partitions fully in sync.
         """
         return not self.health_problems(members)
+
+    def wait_until_healthy(self, members: Sequence[int] = (), *, within_s: float = 60.0) -> None:
+        """Raises AssertionError with the problems if the cluster is not healthy by then."""
+        eventually(
+            lambda: self.is_healthy(members),
+            within_s=within_s,
+            message=lambda: f"a healthy cluster: {'; '.join(self.health_problems(members))}",
+        )
 
     def health_problems(self, members: Sequence[int] = (), observers: Sequence[int] = ()) -> list[str]:
         """The reasons why the cluster is not healthy, according to the first broker of `observers`

@@ -38,12 +38,13 @@ class Daemon:
                 start_new_session=True,
             )
 
+    @property
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
     def stop(self) -> None:
         """Sends SIGTERM, and SIGKILL if the process does not exit in time."""
-        if self.process is None or not self.is_running():
+        if self.process is None or not self.is_running:
             return
         self.process.terminate()
         try:
@@ -52,7 +53,7 @@ class Daemon:
             self.kill()
 
     def kill(self) -> None:
-        if self.process is not None and self.is_running():
+        if self.process is not None and self.is_running:
             self.process.kill()
             self.process.wait()
 
@@ -77,8 +78,13 @@ class Daemon:
 
     def resident_memory_kib(self) -> int:
         assert self.process is not None
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+        return resident_memory_kib(self.process.pid)
+
+
+def resident_memory_kib(pid: int) -> int:
+    """Resident memory of a process (VmRSS)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
 def _thread_state(thread: Path) -> str:

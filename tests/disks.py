@@ -13,8 +13,8 @@ from tests.jars import skip_or_fail_in_ci
 
 @contextmanager
 def mount_small_disk(place: Path, mebibytes: int) -> Iterator[Path]:
-    """Mounts an empty tmpfs at `place`, which is created if missing. Without root: see
-    `skip_or_fail_in_ci`.
+    """Mounts an empty tmpfs at `place`, which is created if missing. Skips the test, or fails in
+    CI, without root.
     """
     if os.geteuid() != 0:
         skip_or_fail_in_ci("mounting a tmpfs needs root")

@@ -27,7 +27,7 @@ class Etcd:
         eventually(self.is_healthy, within_s=30, message=lambda: f"etcd is healthy; output: {self.daemon.log_tail()}")
 
     def is_healthy(self) -> bool:
-        assert self.daemon.is_running(), self.daemon.log_tail()
+        assert self.daemon.is_running, self.daemon.log_tail()
         try:
             with urllib.request.urlopen(f"{self.url}/health", timeout=1) as answer:
                 return bool(json.load(answer)["health"] == "true")

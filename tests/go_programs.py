@@ -6,11 +6,12 @@ fetches modules as it is configured on the machine.
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tests.locks import file_lock
@@ -28,6 +29,13 @@ def cache_folder(source: Path, kind: str, label: str) -> Path:
         if path.is_file():
             digest.update(f"{path.relative_to(source)}\0".encode() + path.read_bytes() + b"\0")
     return cache / "ottla" / kind / f"{label}-{digest.hexdigest()[:12]}"
+
+
+def required_version(source: Path, module: str) -> str:
+    """Version of a module that `source`'s go.mod requires, such as v1.2.3."""
+    match = re.search(rf"{re.escape(module)} (v[0-9.]+)", (source / "go.mod").read_text())
+    assert match is not None, f"{source}/go.mod does not require {module}"
+    return match[1]
 
 
 def build_program(source: Path, place: Path, name: str, duration: str, linker: Sequence[str] = ()) -> Path:
@@ -67,3 +75,18 @@ def _run_go_build(source: Path, path: Path, linker: Sequence[str]) -> None:
         if done.returncode:
             raise ProgramUnavailable(f"building {path.name} failed: exit code {done.returncode}")
         made.rename(path)
+
+
+def run_builds(builds: Iterable[Callable[[], Path]]) -> int:
+    """Runs functions that build a program, prints its path, and returns an exit code.
+
+    ProgramUnavailable is a failure in continuous integration alone: elsewhere the tests that need
+    the program are skipped.
+    """
+    try:
+        for build in builds:
+            print(build())
+    except ProgramUnavailable as error:
+        print(error, file=sys.stderr)
+        return 1 if os.environ.get("CI") else 0
+    return 0

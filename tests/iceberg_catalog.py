@@ -36,10 +36,10 @@ MAIN: Final = "org.apache.iceberg.rest.RESTCatalogServer"
 
 
 @contextmanager
-def iceberg_catalog(folder: Path, store: S3Server | None = None, host: str = LOOPBACK) -> Iterator[str]:
+def run_iceberg_catalog(folder: Path, store: S3Server | None = None, host: str = LOOPBACK) -> Iterator[str]:
     """URL at the address `host` of a running server, whose tables are in `BUCKET` or, without a
-    store, in the folder `rest`. Its database is the file `catalog.db`. Without its jars, see
-    `skip_or_fail_in_ci`.
+    store, in the folder `rest`. Its database is the file `catalog.db`. Skips the test, or fails in
+    CI, if its jars cannot be fetched.
     """
     port = free_port()
     properties = {

@@ -53,8 +53,8 @@ class NamespaceNetwork:
     @classmethod
     @contextmanager
     def create(cls, count: int) -> "Iterator[NamespaceNetwork]":
-        """Creates hosts `1` … `count` and the outside, and removes them afterwards. Without root:
-        see `skip_or_fail_in_ci`.
+        """Creates hosts `1` … `count` and the outside, and removes them afterwards. Skips the test,
+        or fails in CI, without root or `ip`.
         """
         if os.geteuid() != 0 or shutil.which("ip") is None:
             skip_or_fail_in_ci("creating network namespaces needs root and `ip` (Debian: iproute2)")
@@ -66,9 +66,8 @@ class NamespaceNetwork:
         finally:
             for host in network.hosts.values():
                 if host.namespace:
-                    _run_ignoring_errors(
-                        "ip", "link", "delete", f"{host.device}p"
-                    )  # the kernel removes a namespace's devices only later
+                    # With the namespace alone, the kernel would remove its devices only later.
+                    _run_ignoring_errors("ip", "link", "delete", f"{host.device}p")
                     _run_ignoring_errors("ip", "netns", "delete", host.namespace)
             _run_ignoring_errors("ip", "link", "delete", network.hosts[OUTSIDE].device)
 
@@ -93,9 +92,9 @@ class NamespaceNetwork:
             if other != name:
                 self.restore_link(other, name)
 
-    def _set_neighbour(self, sender: str, receiver: str, hardware: str) -> None:
+    def _set_neighbour(self, sender: str, receiver: str, mac: str) -> None:
         here, there = self.hosts[sender], self.hosts[receiver]
-        words = ("neigh", "replace", there.address, "lladdr", hardware, "dev", here.device, "nud", "permanent")
+        words = ("neigh", "replace", there.address, "lladdr", mac, "dev", here.device, "nud", "permanent")
         _run_ip(here, *words)
 
     def _create_interfaces(self) -> None:
@@ -105,10 +104,10 @@ class NamespaceNetwork:
         _run("ip", "link", "set", outside.device, "up")
         for host in self.hosts.values():
             if host.namespace:
-                plug = f"{host.device}p"
+                bridge_end = f"{host.device}p"
                 _run("ip", "netns", "add", host.namespace)
-                _run("ip", "link", "add", plug, "type", "veth", "peer", "name", host.device)
-                _run("ip", "link", "set", plug, "master", outside.device, "up")
+                _run("ip", "link", "add", bridge_end, "type", "veth", "peer", "name", host.device)
+                _run("ip", "link", "set", bridge_end, "master", outside.device, "up")
                 _run("ip", "link", "set", host.device, "address", host.mac, "netns", host.namespace)
                 _run_ip(host, "address", "add", f"{host.address}/24", "dev", host.device)
                 _run_ip(host, "link", "set", "lo", "up")

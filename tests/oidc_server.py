@@ -104,7 +104,7 @@ def run_oidc_server(
     with a server certificate for `host`; without one, there is no TLS.
     """
     node = shutil.which("node") or skip_or_fail_in_ci("no `node` on PATH to run an OIDC server with")
-    place = install()
+    place = install_server()
     keys_file = folder / "keys.json"
     keys_file.write_text(json.dumps({"keys": keys}))
     url = f"{'http' if authority is None else 'https'}://{host}:{free_port()}"
@@ -118,7 +118,7 @@ def run_oidc_server(
         daemon.stop()
 
 
-def install() -> Path:
+def install_server() -> Path:
     """The folder with the server and its packages, which npm installs once."""
     npm = shutil.which("npm") or skip_or_fail_in_ci("no `npm` on PATH to install an OIDC server with")
     place = cache_folder(SOURCE, "oidc", "server")

@@ -2,7 +2,7 @@
 
 with run_collector() as collector:
     start_something(endpoint=collector.endpoint)
-    eventually(lambda: collector.named("Produce"))
+    eventually(lambda: collector.spans_named("Produce"))
 """
 
 import threading
@@ -43,12 +43,12 @@ class Collector:
     endpoint: str
     spans: list[ReceivedSpan] = field(default_factory=list)
 
-    def named(self, name: str, **attributes: object) -> list[ReceivedSpan]:
-        """Those with this name and these attributes, with `_` in place of `.`."""
+    def spans_named(self, name: str, **attributes: object) -> list[ReceivedSpan]:
+        """The spans with this name and these attributes, with `_` in place of `.`."""
         wanted = {key.replace("_", "."): value for key, value in attributes.items()}
         return [one for one in self.spans if one.name == name and wanted.items() <= one.attributes.items()]
 
-    def children(self, parent: ReceivedSpan) -> list[ReceivedSpan]:
+    def children_of(self, parent: ReceivedSpan) -> list[ReceivedSpan]:
         return [one for one in self.spans if (one.trace_id, one.parent_id) == (parent.trace_id, parent.span_id)]
 
 

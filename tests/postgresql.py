@@ -44,7 +44,7 @@ class PostgreSQL:
 
 
 @contextmanager
-def postgresql(host: str = LOOPBACK) -> Iterator[PostgreSQL]:
+def run_postgresql(host: str = LOOPBACK) -> Iterator[PostgreSQL]:
     """Runs a server in a temporary folder, at the address `host`. Its user has a password. Skips
     the test, or fails in CI, if the programs are missing.
     """

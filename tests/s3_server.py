@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -18,7 +16,6 @@ import pyarrow.fs
 
 from tests import go_programs
 from tests.daemons import Daemon
-from tests.go_programs import ProgramUnavailable
 from tests.jars import skip_or_fail_in_ci
 from tests.ports import LOOPBACK, free_port
 from tests.waiting import eventually
@@ -61,9 +58,7 @@ class S3Server:
 
 def cache_folder() -> Path:
     """The folder with the program built from this source."""
-    match = re.search(r"versity/versitygw (v[0-9.]+)", (SOURCE / "go.mod").read_text())
-    assert match is not None
-    return go_programs.cache_folder(SOURCE, NAME, match[1])
+    return go_programs.cache_folder(SOURCE, NAME, go_programs.required_version(SOURCE, "versity/versitygw"))
 
 
 def build() -> Path:
@@ -72,7 +67,7 @@ def build() -> Path:
 
 
 @contextmanager
-def s3_server(folder: Path, host: str = LOOPBACK) -> Iterator[S3Server]:
+def run_s3_server(folder: Path, host: str = LOOPBACK) -> Iterator[S3Server]:
     """Runs a server at the address `host` that keeps its objects in the folder. Skips the test, or
     fails in CI, if the program is missing.
     """
@@ -99,15 +94,5 @@ def _is_listening(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
-def main() -> int:
-    try:
-        print(build())
-    except ProgramUnavailable as error:
-        # A missing program skips the tests that need it. In continuous integration it is a failure.
-        print(error, file=sys.stderr)
-        return 1 if os.environ.get("CI") else 0
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(go_programs.run_builds([build]))

@@ -2,7 +2,7 @@
 has the rule for the marker.
 
 Where tests are deselected by `-m "not slow"`, the last line of the run tells how many and how to
-run them. Under pytest-xdist the streams collect the tests, and report that number to the process
+run them. Under pytest-xdist its workers collect the tests, and report that number to the process
 that prints the line.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 DESELECT: Final = "not slow"
-_COUNT_OF_STREAM: Final = "slow tests"
+_KEY_IN_WORKER_OUTPUT: Final = "slow tests"
 _deselected: Final = pytest.StashKey[int]()
 
 
@@ -37,15 +37,17 @@ def count_deselected(items: Sequence[pytest.Item]) -> None:
 
 
 def send_count(session: pytest.Session) -> None:
-    """From a stream to the process that prints."""
+    """Called in a worker, for the process that prints."""
     output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output[_COUNT_OF_STREAM] = session.config.stash.get(_deselected, 0)
+        output[_KEY_IN_WORKER_OUTPUT] = session.config.stash.get(_deselected, 0)
 
 
 def receive_count(node: Any) -> None:
-    """All streams collect the same tests. One that was killed has no output."""
-    count = getattr(node, "workeroutput", {}).get(_COUNT_OF_STREAM, 0)
+    """Called for each worker that has ended. All collect the same tests. A killed one has no
+    output.
+    """
+    count = getattr(node, "workeroutput", {}).get(_KEY_IN_WORKER_OUTPUT, 0)
     stash = node.config.stash
     stash[_deselected] = max(count, stash.get(_deselected, 0))
 

@@ -152,7 +152,7 @@ def longest_ack_gap_s(
     leader until acknowledgements are steady again. Afterwards the fault is repaired and the cluster
     healthy.
     """
-    _wait_until_healthy(cluster)
+    cluster.wait_until_healthy(within_s=HEALTHY_WITHIN_S)
     with acks.record_ack_times(
         cluster.bootstrap, WATCHED, WATCH_PER_S, "message.timeout.ms=120000", *settings
     ) as watch:
@@ -167,7 +167,7 @@ def longest_ack_gap_s(
         eventually(lambda: _acks_are_steady(watch, settled), within_s=120, message="acknowledgements again")
         gap = watch.longest_gap_s(fault_at, time.monotonic())
         repair(leader)
-        _wait_until_healthy(cluster)
+        cluster.wait_until_healthy(within_s=HEALTHY_WITHIN_S)
     if watch.failed:
         raise RuntimeError(f"{watch.failed} records were rejected while {leader.bootstrap} was unavailable")
     return gap
@@ -183,7 +183,7 @@ def topic_creation_after_controller_loss_s(cluster: ProcessCluster, number: int)
     """Seconds from the controller's failure until a topic with two replicas is created: three would
     need the failed broker.
     """
-    _wait_until_healthy(cluster)
+    cluster.wait_until_healthy(within_s=HEALTHY_WITHIN_S)
     controller = cluster.controller_id()
     others = ",".join(broker.bootstrap for n, broker in cluster.brokers.items() if n != controller)
     began = time.monotonic()
@@ -191,7 +191,7 @@ def topic_creation_after_controller_loss_s(cluster: ProcessCluster, number: int)
     asyncio.run(wait_until_topic_created(others, f"after-{number}", 2, within_s=120))
     took = time.monotonic() - began
     cluster.brokers[controller].start()
-    _wait_until_healthy(cluster)
+    cluster.wait_until_healthy(within_s=HEALTHY_WITHIN_S)
     return took
 
 
@@ -207,10 +207,6 @@ def _restart(broker: BrokerProcess) -> None:
 
 def _do_nothing(broker: BrokerProcess) -> None:
     """The broker is already back."""
-
-
-def _wait_until_healthy(cluster: ProcessCluster) -> None:
-    eventually(lambda: cluster.is_healthy(), within_s=HEALTHY_WITHIN_S, message="the cluster is healthy")
 
 
 def _log_repetitions(count: int, what: str) -> range:

@@ -15,7 +15,6 @@ from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.records import Record, encode_batch
 from tests.clients import librdkafka as rd
 from tests.clusters import ProcessCluster
-from tests.waiting import eventually
 
 PAUSE_S = 0.005
 ATTEMPT_S = 2.0  # for a broker that accepts a request and does not respond
@@ -66,4 +65,4 @@ def create_topic(cluster: ProcessCluster, topic: str, partitions: int) -> None:
     """Creates a topic with three replicas and returns when all of them are in sync."""
     client = rd.admin_client(cluster.bootstrap)
     client.create_topics([NewTopic(topic, partitions, 3)], operation_timeout=60)[topic].result(60)
-    eventually(lambda: cluster.is_healthy(), within_s=60, message=f"{topic} is in sync")
+    cluster.wait_until_healthy()

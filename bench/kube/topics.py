@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.kube.control_plane import control_plane
+from tests.kube.control_plane import run_control_plane
 from tests.kube.custom_resource_definitions import install_crds
 from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
 from tests.kube.namespace_client import NamespaceClient
@@ -24,7 +24,7 @@ RESYNCS = 2
 
 def measure() -> Iterator[tuple[str, float]]:
     """Yields the name and value of each line of the session `topics`."""
-    with tempfile.TemporaryDirectory() as folder, control_plane(Path(folder) / "plane") as plane:
+    with tempfile.TemporaryDirectory() as folder, run_control_plane(Path(folder) / "plane") as plane:
         install_crds(plane.admin)
         operator = OperatorProcess(Path(folder), plane.kubeconfig())
         operator.start()

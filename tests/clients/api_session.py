@@ -36,9 +36,8 @@ BROKER_SPECIFIC_FIELDS = frozenset(
     {"cluster_id", "log_dir", "port", "producer_id", "session_id", "total_bytes", "usable_bytes"}
 )
 TEXT_FIELDS = frozenset({"batch_index_error_message", "documentation", "status_detail"})
-IGNORED_FIELDS = frozenset(
-    {"throttle_time", "error_message", "acknowledge_error_message"}
-)  # Kafka often has no text where we do, and either "" or null
+# Kafka often has no text where we do, and either "" or null.
+IGNORED_FIELDS = frozenset({"throttle_time", "error_message", "acknowledge_error_message"})
 NO_VALUE: tuple[Any, ...] = (-1, None, "")
 NO_SESSION: tuple[Any, ...] = (0, None)
 NAME_FIELDS = ("name", "topic", "group_id", "resource_name")
@@ -48,8 +47,8 @@ Json = Any
 
 
 class ApiSession:
-    """One API in one version. `responses` are by case. Names from `unique_name` belong to this
-    session.
+    """One API in one version. `responses` are by case, `ids` those of the topics that were created,
+    by name. Names from `unique_name` belong to this session.
     """
 
     def __init__(self, host: str, port: int, run: str, api: str, version: int) -> None:
@@ -74,7 +73,7 @@ class ApiSession:
         assert case not in self.responses, f"duplicate case {case}"
         self.responses[case] = None
         try:
-            answer = await self._exchange(KEYS[self.api], self.version, fields, connection)
+            answer = await self._exchange(self.api, self.version, fields, connection)
         except TimeoutError as reason:
             raise AssertionError(f"{self.api} {self.version}, {case}: no response") from reason
         except ConnectionError:
@@ -109,7 +108,7 @@ class ApiSession:
         channel = await self._channel(connection)
         if version is None:
             version = min(VERSIONS[api][1], channel.versions[KEYS[api]][1])
-        return await self._exchange(KEYS[api], version, fields, connection)
+        return await self._exchange(api, version, fields, connection)
 
     async def create_topic(
         self, suffix: str, partitions: int = 1, batches: Sequence[bytes] = (), **configs: object
@@ -156,16 +155,14 @@ class ApiSession:
                     return
                 await asyncio.sleep(0.01)
 
-    async def _exchange(self, key: int, version: int, fields: Mapping[str, Any], on: str) -> Any:
-        channel = await self._channel(on)
-        request = build_message(request_class(key, version), fields)
-        frame = await asyncio.wait_for(channel.send_in_version(key, version, request), RESPONSE_WITHIN_S)
-        return read_response(bytes(frame), key, version)
+    async def _exchange(self, api: str, version: int, fields: Mapping[str, Any], connection: str) -> Any:
+        channel = await self._channel(connection)
+        return await asyncio.wait_for(exchange(channel, api, version, fields), RESPONSE_WITHIN_S)
 
-    async def _channel(self, on: str) -> Channel:
-        channel = self._channels.get(on)
+    async def _channel(self, connection: str) -> Channel:
+        channel = self._channels.get(connection)
         if channel is None or not channel.is_open:
-            channel = self._channels[on] = await open_channel(*self._address, f"asking{on}")
+            channel = self._channels[connection] = await open_channel(*self._address, f"asking{connection}")
         return channel
 
     def close(self) -> None:
@@ -174,7 +171,7 @@ class ApiSession:
 
     # --- the form that two brokers can share
 
-    def _normalize(self, value: Any, mine: bool, field: str = "") -> Json:
+    def _normalize(self, value: Any, only_own: bool, field: str = "") -> Json:
         if field in TEXT_FIELDS:
             return "…" if value else value
         if isinstance(value, ErrorCode):
@@ -182,13 +179,15 @@ class ApiSession:
         if dataclasses.is_dataclass(value):
             pairs = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
             return {
-                name: self._normalize(inner, mine, name) for name, inner in pairs.items() if name not in IGNORED_FIELDS
+                name: self._normalize(inner, only_own, name)
+                for name, inner in pairs.items()
+                if name not in IGNORED_FIELDS
             }
         if isinstance(value, tuple | list):
             if field == "acquired_records":
                 return merge_spans(value)
-            kept = [each for each in value if not mine or self._is_own(each)]
-            shared = [self._normalize(each, mine, field) for each in kept]
+            kept = [each for each in value if not only_own or self._is_own(each)]
+            shared = [self._normalize(each, only_own, field) for each in kept]
             return sorted(shared, key=repr)
         if isinstance(value, bytes | bytearray | memoryview):
             return describe_records(bytes(value)) if field == "records" else bytes(value).decode("latin-1")
@@ -209,8 +208,17 @@ class ApiSession:
         return name is None or name.startswith(self._prefix)
 
 
+async def exchange(channel: Channel, api: str, version: int, fields: Mapping[str, Any]) -> Any:
+    """Sends a request of an API, built from `fields`, and returns the response."""
+    key = KEYS[api]
+    frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
+    return read_response(bytes(frame), key, version)
+
+
 def merge_spans(acquired: Iterable[Any]) -> Json:
-    """Acquired records by delivery count: brokers may choose how they split them."""
+    """Ranges of acquired records with their delivery counts. Adjacent ranges are one: brokers may
+    choose how they split them.
+    """
     found: list[list[int]] = []
     for one in sorted(acquired, key=lambda span: int(span.first_offset)):
         if found and found[-1][1] == one.first_offset - 1 and found[-1][2] == one.delivery_count:
@@ -224,15 +232,21 @@ def describe_records(data: bytes) -> Json:
     """Offset, leader epoch and value (shortened) of each fetched record, and the bytes of an
     incomplete batch.
     """
+    whole = whole_batches(data)
+    found = [
+        f"{record.offset} at epoch {header.leader_epoch}: {(record.value or b'')[:9]!r}"
+        for header, record in iter_records(whole)
+    ]
+    return [*found, f"{len(data) - len(whole)} bytes more"] if len(whole) < len(data) else found
+
+
+def whole_batches(data: bytes) -> bytes:
+    """The data without an incomplete batch at its end."""
     whole, at = 0, 0
     while at + 12 <= len(data):
         at += 12 + int.from_bytes(data[at + 8 : at + 12])
         whole = at if at <= len(data) else whole
-    found = [
-        f"{record.offset} at epoch {header.leader_epoch}: {(record.value or b'')[:9]!r}"
-        for header, record in iter_records(data[:whole])
-    ]
-    return [*found, f"{len(data) - whole} bytes more"] if whole < len(data) else found
+    return data[:whole]
 
 
 def encode_values(*values: bytes | None, at_ms: int = START_MS, key: bytes | None = b"k", **header: Any) -> bytes:

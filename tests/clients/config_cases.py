@@ -1,10 +1,10 @@
 """Requests about configs. Each function is named after an API and runs in each version."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from tests.clients.api_session import ApiSession
+from tests.waiting import eventually_async
 
 TOPIC, BROKER, LOGGER, GROUP, METRICS = 2, 4, 8, 32, 16
 
@@ -51,12 +51,13 @@ async def set_on_broker(session: ApiSession, broker: str, configs: Mapping[str, 
     wanted = {"resource_type": BROKER, "resource_name": broker, "configs": changes}
     await session.send("incremental_alter_configs", resources=[wanted], validate_only=False)
     shown = {key for key, value in configs.items() if value is not None}
-    while True:
+
+    async def are_described() -> bool:
         keys = {"resource_type": BROKER, "resource_name": broker, "configuration_keys": list(configs)}
         described = await session.send("describe_configs", resources=[keys])
-        if {config.name for config in described.results[0].configs} == shown:
-            return
-        await asyncio.sleep(0.01)
+        return {config.name for config in described.results[0].configs} == shown
+
+    await eventually_async(are_described)
 
 
 async def alter_configs(session: ApiSession) -> None:

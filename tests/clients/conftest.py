@@ -37,7 +37,7 @@ def broker(_shared: BrokerProcess) -> BrokerProcess:
     """The broker that most tests share, each with its own topics and groups. A crashed broker is
     restarted.
     """
-    if _shared.process is None or _shared.process.poll() is not None:
+    if not _shared.is_running:
         _shared.start()
     return _shared
 

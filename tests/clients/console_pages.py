@@ -1,8 +1,10 @@
 """The console that its tests in a browser share, and what several of them do with it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 from urllib.parse import quote
 
 import confluent_kafka as ck
@@ -13,6 +15,8 @@ from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.clients import librdkafka as rd
 from tests.ports import free_port
 from tests.waiting import eventually
+
+T = TypeVar("T")
 
 RECORDS = 600
 """Of the topic `orders`, with the amounts 0 to 599."""
@@ -56,6 +60,12 @@ def run_console(write: str = "login") -> Iterator[BrokerProcess]:
         yield it
 
 
+def run_on_thread(call: Callable[[], T]) -> T:
+    """Runs a function that needs an event loop: the browser's API has that of the main thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
 def url_of(console: BrokerProcess) -> str:
     return f"http://{console.settings['http.listener']}"
 
@@ -67,18 +77,20 @@ def search(tab: Page, console: BrokerProcess, topic: str, expression: str) -> No
     tab.get_by_role("button", name="Search all").click()
 
 
-def assert_is_text(tab: Page) -> None:
-    """The page runs and contains nothing of an attack."""
+def assert_no_attack(tab: Page) -> None:
+    """Hostile values on the page are text: none has run, and none has become an element."""
     assert tab.evaluate("typeof attacked") == "undefined"
     attacks = "main script, main iframe, main img, main svg, main base, main style, main [onerror], main [onfocus]"
     assert tab.locator(attacks).count() == 0
 
 
 @contextmanager
-def consumer(
+def run_consumer(
     console: BrokerProcess, group: str, client_id: str, *, commits: int, **settings: object
 ) -> Iterator[ck.Consumer]:
-    """A consumer that has read and committed some records of `orders`, and stays in its group."""
+    """A consumer that has read and committed `commits` records of `orders`, and stays in its group
+    until the end of the block.
+    """
     made = ck.Consumer(
         {
             "bootstrap.servers": console.bootstrap,
@@ -103,7 +115,7 @@ def consumer(
 
 
 def register(console: BrokerProcess, subject: str, *schemas: str, kind: str = "AVRO") -> int:
-    """The id of the last of them."""
+    """Registers schemas as versions of a subject. Returns the id of the last one."""
     registry, name = console.settings["schema.registry.listener"], quote(subject, safe="")
     url = f"http://{registry}/subjects/{name}/versions"
     for schema in schemas:

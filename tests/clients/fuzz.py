@@ -56,10 +56,9 @@ class RequestGenerator:
 
     def __init__(self, seed: int, recorded: Sequence[bytes] = ()) -> None:
         self.random = random.Random(seed)
-        self._recorded = [
-            request for request in recorded if int.from_bytes(request[:2]) != JOIN_GROUP
-        ]  # its response may take long
-        self._makers = [
+        # The response to JoinGroup may take long.
+        self._recorded = [request for request in recorded if int.from_bytes(request[:2]) != JOIN_GROUP]
+        self._apis = [
             (key, version, ApiKey(key).name.lower())
             for key, (first, last) in SERVED_VERSIONS.items()
             for version in range(3 if key == ApiKey.PRODUCE else first, last + 1)
@@ -88,7 +87,7 @@ class RequestGenerator:
         random = self.random
         if self._recorded and random.random() < 0.5:
             return random.choice(self._recorded)
-        key, version, name = random.choice(self._makers)
+        key, version, name = random.choice(self._apis)
         message = self.message(key, version, name)
         return bytes(write_request(key, version, random.randrange(1 << 31), "fuzz", message))[4:]
 
@@ -190,7 +189,7 @@ def end_of_tagged_fields(body: bytes | bytearray, at: int) -> int:
     return at
 
 
-async def send_frames(port: int, host: str, frames: list[bytes], tried: FuzzResult) -> None:
+async def send_frames(port: int, host: str, frames: list[bytes], result: FuzzResult) -> None:
     """Sends requests over one connection until the broker closes it.
 
     Each request must get a response, close the connection, or want no response; a valid request
@@ -199,17 +198,18 @@ async def send_frames(port: int, host: str, frames: list[bytes], tried: FuzzResu
     reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
     try:
         for frame in frames:
-            tried.requests += 1
-            if not await _send_one(reader, writer, frame, tried):
-                tried.closed += 1
+            result.requests += 1
+            if not await _send_one(reader, writer, frame, result):
+                result.closed += 1
                 return
     finally:
         writer.close()
 
 
 async def _send_one(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes, tried: FuzzResult
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes, result: FuzzResult
 ) -> bool:
+    """Sends a request and a valid one. Returns True once the valid one is answered."""
     hello = bytes(write_request(ApiKey.API_VERSIONS, 3, 0x0F0F0F0F, "fuzz", HELLO))
     try:
         writer.write(frame)
@@ -221,10 +221,10 @@ async def _send_one(
                 size = int.from_bytes(await reader.readexactly(4))
                 answer = await reader.readexactly(size)
                 if answer.startswith(b"\x0f\x0f\x0f\x0f"):
-                    tried.answered += 1
+                    result.answered += 1
                     return True
     except TimeoutError:  # before OSError, its base class
-        tried.hung.append(frame)
+        result.hung.append(frame)
         return False
     except (asyncio.IncompleteReadError, OSError):
         return False
@@ -254,22 +254,22 @@ async def fuzz(
     `watch` is called between rounds.
     """
     loop = asyncio.get_running_loop()
-    tried, inventor = FuzzResult(), RequestGenerator(seed, recorded)
+    result, generator = FuzzResult(), RequestGenerator(seed, recorded)
     deadline = loop.time() + seconds
-    while (loop.time() < deadline or tried.requests < at_least) and not tried.hung:
-        rounds = [[inventor.next_frame() for _ in range(8)] for _ in range(4)]
-        await asyncio.gather(*(send_frames(port, host, frames, tried) for frames in rounds))
+    while (loop.time() < deadline or result.requests < at_least) and not result.hung:
+        rounds = [[generator.next_frame() for _ in range(8)] for _ in range(4)]
+        await asyncio.gather(*(send_frames(port, host, frames, result) for frames in rounds))
         watch()
         assert await is_responding(host, port)
-    return tried
+    return result
 
 
 def main(arguments: list[str]) -> None:
     host, _, port = arguments[0].rpartition(":")
     seed = int(arguments[2]) if len(arguments) > 2 else 1
-    tried = asyncio.run(fuzz(host, int(port), float(arguments[1]), seed))
-    print(f"seed {seed}: {tried}")
-    for frame in tried.hung:
+    result = asyncio.run(fuzz(host, int(port), float(arguments[1]), seed))
+    print(f"seed {seed}: {result}")
+    for frame in result.hung:
         print("hung:", frame.hex())
 
 

@@ -73,17 +73,14 @@ def run_members(
         yield made
 
 
-def wait_until_balanced(those: Sequence[GroupMember], partitions: int, within_s: float = 20.0) -> None:
+def wait_until_balanced(members: Sequence[GroupMember], partitions: int) -> None:
     """Waits until every partition has one owner and the numbers per member differ by one at
     most."""
 
     def is_balanced() -> bool:
-        owned = [member.assigned for member in those]
+        owned = [member.assigned for member in members]
         sizes = [len(part) for part in owned]
         all_of_it = frozenset().union(*owned) == frozenset(range(partitions))
         return all_of_it and sum(sizes) == partitions and max(sizes) - min(sizes) <= 1
 
-    try:
-        eventually(is_balanced, within_s=within_s)
-    except AssertionError:
-        raise AssertionError(f"assignment is not balanced: {[sorted(member.assigned) for member in those]}") from None
+    eventually(is_balanced, message=lambda: f"balanced: {[sorted(member.assigned) for member in members]}")

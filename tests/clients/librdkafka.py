@@ -1,7 +1,7 @@
 """Producing, consuming and administration with librdkafka (confluent-kafka)."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -69,8 +69,18 @@ def produce_with(producer: ck.Producer, topic: str, records: Iterable[Message], 
     return offsets
 
 
+def produce_one(settings: Mapping[str, Any], topic: str) -> ck.KafkaError | None:
+    """Produces one record with these settings of librdkafka. Returns the error of its delivery."""
+    errors: list[ck.KafkaError | None] = []
+    producer = ck.Producer({**settings, "message.timeout.ms": 10_000, "logger": None, "log_level": 0})
+    producer.produce(topic, b"one", on_delivery=lambda error, _: errors.append(error))
+    producer.flush(20)
+    (error,) = errors
+    return error
+
+
 @contextmanager
-def consumer(bootstrap: str, group: str = "unused", **settings: Any) -> Iterator[ck.Consumer]:
+def open_consumer(bootstrap: str, group: str = "unused", **settings: Any) -> Iterator[ck.Consumer]:
     base = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -95,7 +105,7 @@ def consume(
 ) -> list[ck.Message]:
     """`count` records of one partition from `offset`; without a count, up to the end."""
     quick = {"fetch_wait_max_ms": 10}  # time without records after which librdkafka reports the end
-    with consumer(bootstrap, enable_partition_eof=True, **quick | settings) as reader:
+    with open_consumer(bootstrap, enable_partition_eof=True, **quick | settings) as reader:
         reader.list_topics(topic, timeout=WITHIN_S)  # otherwise the first metadata retry takes half a second
         reader.assign([ck.TopicPartition(topic, partition, offset)])
         return list(_read_to_end(reader, count))
@@ -119,10 +129,10 @@ def _read_to_end(reader: ck.Consumer, count: int | None) -> Iterator[ck.Message]
             raise ck.KafkaException(error)
 
 
-def poll_message(reader: ck.Consumer, within_s: float = WITHIN_S) -> ck.Message:
+def poll_message(reader: ck.Consumer) -> ck.Message:
     """The next record or error event."""
-    message = reader.poll(within_s)
-    assert message is not None, f"nothing within {within_s} s"
+    message = reader.poll(WITHIN_S)
+    assert message is not None, f"nothing within {WITHIN_S} s"
     return message
 
 
@@ -141,7 +151,7 @@ def numbered_messages(start: int, stop: int) -> list[Message]:
 
 
 def to_librdkafka_names(settings: dict[str, Any]) -> dict[str, Any]:
-    """Names of callbacks keep their underscore."""
+    """Settings with `.` in place of `_` in their names; names of callbacks keep it."""
     return {key if key.endswith("_cb") else key.replace("_", "."): value for key, value in settings.items()}
 
 
@@ -149,6 +159,14 @@ def config_change(topic: str, key: str, value: str) -> ConfigResource:
     """A config change of a topic for `incremental_alter_configs`."""
     entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
     return ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+
+
+def describe_topic_configs(bootstrap: str, topic: str) -> dict[str, ConfigEntry]:
+    """The configs of a topic by name."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    client = admin_client(bootstrap)  # keep a reference until the result
+    found: dict[str, ConfigEntry] = client.describe_configs([resource])[resource].result(WITHIN_S)
+    return found
 
 
 def topic_id(bootstrap: str, topic: str) -> str:

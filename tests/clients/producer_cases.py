@@ -15,7 +15,6 @@ from tests.waiting import eventually_async
 
 COUNT_AT, CRC_AT, MAGIC_AT = 57, 17, 16  # in a batch's header
 FAR_FUTURE_MS = 4_000_000_000_000
-MAX_BYTES = 1 << 20
 
 
 async def produce(session: ApiSession) -> None:
@@ -171,20 +170,24 @@ def encode_old_message(magic: int) -> bytes:
     return struct.pack(">qiI", 0, len(rest) + 4, crc32(rest)) + rest
 
 
-def set_record_count(good: bytes, count: int) -> bytes:
+def set_record_count(batch: bytes, count: int) -> bytes:
     """The batch with another record count."""
     return update_crc(
-        good[:23] + struct.pack(">i", count - 1) + good[27:COUNT_AT] + struct.pack(">i", count) + good[COUNT_AT + 4 :]
+        batch[:23]
+        + struct.pack(">i", count - 1)
+        + batch[27:COUNT_AT]
+        + struct.pack(">i", count)
+        + batch[COUNT_AT + 4 :]
     )
 
 
-def set_attributes(good: bytes, attributes: int) -> bytes:
-    return update_crc(good[:21] + struct.pack(">h", attributes) + good[23:])
+def set_attributes(batch: bytes, attributes: int) -> bytes:
+    return update_crc(batch[:21] + struct.pack(">h", attributes) + batch[23:])
 
 
-def update_crc(data: bytes) -> bytes:
+def update_crc(batch: bytes) -> bytes:
     """The batch with a correct CRC."""
-    return data[:CRC_AT] + struct.pack(">I", crc32c(data[CRC_AT + 4 :])) + data[CRC_AT + 4 :]
+    return batch[:CRC_AT] + struct.pack(">I", crc32c(batch[CRC_AT + 4 :])) + batch[CRC_AT + 4 :]
 
 
 async def wait_for_producer_ids(session: ApiSession) -> None:

@@ -7,8 +7,6 @@ from tests.clients.api_session import START_MS, ApiSession, encode_values
 from tests.clients.topic_cases import UNKNOWN_ID
 from tests.waiting import eventually_async
 
-COUNT_AT, CRC_AT, MAGIC_AT = 57, 17, 16  # in a batch's header
-FAR_FUTURE_MS = 4_000_000_000_000
 MAX_BYTES = 1 << 20
 
 
@@ -77,8 +75,8 @@ async def fetch(session: ApiSession) -> None:
     await ask("a wrong epoch", session_id=session_id, session_epoch=2)
     await ask("a wrong epoch ahead", session_id=session_id, session_epoch=9)
     await ask("a topic more", topic(tall, fetch_at(5)), session_id=session_id, session_epoch=3)
-    is_topic_unknown = {"topic": there, "topic_id": session.ids[there], "partitions": [0]}
-    await ask("a partition less", forgotten_topics_data=[is_topic_unknown], session_id=session_id, session_epoch=4)
+    forgotten = {"topic": there, "topic_id": session.ids[there], "partitions": [0]}
+    await ask("a partition less", forgotten_topics_data=[forgotten], session_id=session_id, session_epoch=4)
     await ask(
         "an unknown topic in it",
         topic(session.unique_name("unknown"), fetch_at(0)),

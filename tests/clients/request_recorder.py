@@ -55,7 +55,7 @@ def run_typical_session(bootstrap: str, topic: str) -> None:
     admin.incremental_alter_configs([rd.config_change(topic, "retention.ms", "7200000")])
     for settings in ({"compression.type": "lz4", "enable.idempotence": True}, {"acks": "1"}):
         rd.produce(bootstrap, topic, rd.numbered_messages(0, 20), **settings)
-    with rd.consumer(bootstrap, topic, **FAST_SETTINGS) as reader:
+    with rd.open_consumer(bootstrap, topic, **FAST_SETTINGS) as reader:
         reader.subscribe([topic])
         while rd.poll_message(reader).offset() < 39:
             pass

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import ClientSecurity
-from tests.brokers import BrokerProcess, run_apache_kafka, run_ottla_broker
+from tests.brokers import BrokerProcess, add_listeners, run_apache_kafka, run_ottla_broker
 from tests.jars import KAFKA
-from tests.ports import free_port
 
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 HOST: Final = "127.0.0.1"
@@ -52,11 +51,8 @@ def run_secured_pair(
 
 def _start(broker: BrokerProcess, users: list[str]) -> SecuredBroker:
     accounts = " ".join(f'user_{user}="{user}"' for user in users)
-    ports = {"PLAINTEXT": broker.port, "LOGIN": free_port()}
-    protocols = {"PLAINTEXT": "PLAINTEXT", "LOGIN": "SASL_PLAINTEXT"}
+    ports = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"}, controller_protocol="SASL_PLAINTEXT")
     if broker.kind == "kafka":
-        ports["CONTROLLER"], protocols["CONTROLLER"] = free_port(), "SASL_PLAINTEXT"
-        (broker.folder / "controller.port").write_text(str(ports["CONTROLLER"]))
         own = 'username="admin" password="admin" user_admin="admin"'
         broker.settings |= {
             "listener.name.controller.plain.sasl.jaas.config": f"{PLAIN_MODULE} {own} {accounts};",
@@ -64,8 +60,6 @@ def _start(broker: BrokerProcess, users: list[str]) -> SecuredBroker:
             "sasl.mechanism.controller.protocol": "PLAIN",
         }
     broker.settings |= {
-        "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.login.plain.sasl.jaas.config": f"{PLAIN_MODULE} {accounts};",

@@ -9,14 +9,19 @@ from uuid import UUID, uuid4
 
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.channel import Channel, open_channel
-from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import decode_batch
 from tests.brokers import BrokerProcess
-from tests.clients.api_session import KEYS, build_message
+from tests.clients.api_session import exchange
+from tests.waiting import eventually_async
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+GROUP = 32  # type of config resource
 GROUP_SOURCE = 8  # source of a config that is set on its group
+
+
+Acknowledged = tuple[int, int, int, int]
+"""Partition, first and last offset, and one of the types above."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,9 @@ class DeliveredRecord:
 
 @dataclass
 class ShareMember:
-    """Member of `group`, which reads one topic. `channels`: to the brokers, by node id."""
+    """Member of `group`, which reads one topic. By node id of the broker: `session_epochs` of the
+    next request in its share session, `channels` and `addresses`. `leaders`: node ids by partition.
+    """
 
     group: str
     topic: str
@@ -54,9 +61,7 @@ class ShareMember:
         channel = self.channels.get(node)
         if channel is None or not channel.is_open:
             channel = self.channels[node] = await open_channel(*self.addresses[node], "share-member")
-        key = KEYS[api]
-        frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
-        return read_response(bytes(frame), key, version)
+        return await exchange(channel, api, version, fields)
 
     async def find_brokers(self) -> None:
         for node in list(self.addresses):
@@ -78,10 +83,13 @@ class ShareMember:
 
     async def join(self) -> None:
         """Returns when the member is assigned a partition."""
-        while not self.assigned:
+
+        async def is_assigned() -> bool:
             await self.find_brokers()
             await self.heartbeat()
-            await asyncio.sleep(0.02)
+            return bool(self.assigned)
+
+        await eventually_async(is_assigned)
 
     async def heartbeat(self, epoch: int | None = None) -> ErrorCode:
         coordinator = await self.find_coordinator()
@@ -112,10 +120,12 @@ class ShareMember:
         *,
         max_records: int = 500,
         max_wait: int = 500,
-        acknowledged: Sequence[tuple[int, int, int, int]] = (),
+        acknowledged: Sequence[Acknowledged] = (),
     ) -> tuple[list[DeliveredRecord], dict[int, ErrorCode]]:
-        """Records of the assigned partitions that the broker leads, and errors by partition, of
-        acknowledgements (partition, first, last, type) too."""
+        """Acknowledges records, and returns those of the assigned partitions that the broker leads,
+        and the errors of records and acknowledgements by partition; an error of the request is at
+        −1.
+        """
         epoch = self.session_epochs.get(node, 0)
         mine = [at for parts in self.assigned.values() for at in parts if self.leaders.get(at) == node]
         topics = [{"topic_id": self.topic_id, "partitions": build_partitions(mine, acknowledged)}]
@@ -160,7 +170,7 @@ class ShareMember:
     async def acknowledge(
         self,
         node: int,
-        acknowledged: Sequence[tuple[int, int, int, int]],
+        acknowledged: Sequence[Acknowledged],
         *,
         closes: bool = False,
         renews: bool = False,
@@ -187,13 +197,13 @@ class ShareMember:
     async def set_config(self, name: str, value: str) -> None:
         """Sets a config of the group."""
         change = {"name": name, "config_operation": 0, "value": value}
-        resource = {"resource_type": 32, "resource_name": self.group, "configs": [change]}
+        resource = {"resource_type": GROUP, "resource_name": self.group, "configs": [change]}
         found = await self.send(-1, "incremental_alter_configs", 1, resources=[resource], validate_only=False)
         assert found.responses[0].error_code is ErrorCode.none
 
     async def read_configs(self) -> dict[str, str]:
         """Configs that are set on the group itself."""
-        resource = {"resource_type": 32, "resource_name": self.group, "configuration_keys": None}
+        resource = {"resource_type": GROUP, "resource_name": self.group, "configuration_keys": None}
         [result] = (await self.send(-1, "describe_configs", 4, resources=[resource])).results
         assert result.error_code is ErrorCode.none
         return {one.name: one.value for one in result.configs if one.config_source == GROUP_SOURCE}
@@ -203,7 +213,7 @@ class ShareMember:
             channel.close()
 
 
-def build_partitions(mine: Sequence[int], acknowledged: Sequence[tuple[int, int, int, int]]) -> list[dict[str, Any]]:
+def build_partitions(mine: Sequence[int], acknowledged: Sequence[Acknowledged]) -> list[dict[str, Any]]:
     batches: dict[int, list[dict[str, Any]]] = {at: [] for at in mine}
     for at, first, last, kind in acknowledged:
         batches.setdefault(at, []).append({"first_offset": first, "last_offset": last, "acknowledge_types": [kind]})
@@ -229,6 +239,8 @@ def read_group_configs(bootstrap: str, group: str) -> dict[str, str]:
 
 
 def run_in_session(member: ShareMember, test: Callable[[ShareMember], Awaitable[None]]) -> None:
+    """Runs a coroutine function with the member, and closes the member's connections."""
+
     async def main() -> None:
         try:
             await test(member)

@@ -15,7 +15,7 @@ from tests.clients.api_session import ApiSession, encode_values, merge_spans
 from tests.clients.group_cases import create_stable_group, wait_for_coordinators
 from tests.clients.share_group_cases import FIRST, SECOND, join, leave, set_group_configs
 from tests.clients.share_state_cases import NO_SUCH_TOPIC
-from tests.clients.transaction_cases import add, begin, end
+from tests.clients.transaction_cases import add_partitions, create_producer, end_transaction
 from tests.waiting import eventually_async
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -92,13 +92,14 @@ async def release(session: ApiSession, at: SharePartition, epoch: int, first: in
     assert (answer.error_code, codes) == (ErrorCode.none, {ErrorCode.none}), answer
 
 
-async def wait_until_released(session: ApiSession, at: SharePartition, member: str, count: int) -> None:
-    """Stores the records that the member gets, once there are `count`: Kafka releases those of a
-    closed session after the response."""
+async def wait_until_released(session: ApiSession, at: SharePartition, count: int) -> None:
+    """Stores the records that the second member gets, once there are `count`: Kafka releases those
+    of a closed session after the response.
+    """
     found: list[Any] = []
 
     async def are_released() -> bool:
-        answer = await session.send("share_fetch", version=1, **fetch_fields(at, 0, member=member))
+        answer = await session.send("share_fetch", version=1, **fetch_fields(at, 0, member=SECOND))
         found.extend(span for topic in answer.responses for one in topic.partitions for span in one.acquired_records)
         return sum(int(span.last_offset) - int(span.first_offset) + 1 for span in found) >= count
 
@@ -162,7 +163,7 @@ async def share_fetch(session: ApiSession) -> None:
     await session.produce(session.unique_name("fetched"), encode_values(b"g", b"h"))
     await ask("later records", 2)
     await ask("closing acknowledges", -1, (6, 6, ACCEPT))
-    await wait_until_released(session, at, SECOND, 1)
+    await wait_until_released(session, at, 1)
     await ask("closing fetches nothing", -1, member=SECOND)
     await send_sized_cases(session)
     await send_isolation_cases(session)
@@ -208,8 +209,8 @@ async def send_isolation_cases(session: ApiSession) -> None:
         topic = session.unique_name(isolation)
         at = await create_partition(session, isolation, encode_values(b"plain"), share_isolation_level=isolation)
         for name, outcome in (("committed", True), ("aborted", False), ("open", None)):
-            producer = await begin(session, f"{isolation} {name}")
-            await add(session, producer, topic, 0)
+            producer = await create_producer(session, f"{isolation} {name}")
+            await add_partitions(session, producer, topic, 0)
             data = encode_values(
                 name.encode(),
                 producer_id=producer.producer_id,
@@ -219,7 +220,7 @@ async def send_isolation_cases(session: ApiSession) -> None:
             )
             await session.produce(topic, data, producer.transactional_id)
             if outcome is not None:
-                await end(session, producer, committed=outcome)
+                await end_transaction(session, producer, committed=outcome)
         session.responses[isolation] = sorted(await read_values(session, at))
 
 
@@ -282,7 +283,7 @@ async def share_acknowledge(session: ApiSession) -> None:
         await ask("announced, and none renewed", 19, (9, 9, ACCEPT), is_renew_ack=True)
     await ask("closing", -1, (7, 7, ACCEPT))
     await ask("after the end", -1, topics=[])
-    await wait_until_released(session, at, SECOND, 6 if session.version < 2 else 4)
+    await wait_until_released(session, at, 6 if session.version < 2 else 4)
 
 
 SHARE_RECORD_CASES = (share_fetch, share_acknowledge)

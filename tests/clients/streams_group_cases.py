@@ -10,15 +10,17 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from tests.clients.api_session import RESPONSE_WITHIN_S, ApiSession
+from tests.clients.api_session import ApiSession
 from tests.clients.group_cases import (
     create_empty_group,
     create_stable_group,
     describe_other_groups,
     wait_for_coordinators,
 )
+from tests.waiting import eventually_async
 
 FIRST, SECOND = "member-1", "member-2"
+KAFKA_COORDINATOR_LEARNS_WITHIN_S = 0.2  # of new topics; it has no response that would show it
 UNCHANGED: dict[str, Any] = {
     "endpoint_information_epoch": 0,
     "instance_id": None,
@@ -74,14 +76,14 @@ def owned_fields(active: list[dict[str, Any]]) -> dict[str, Any]:
 
 async def wait_for_topics(session: ApiSession, *names: str) -> None:
     """Returns when the broker has created these internal topics."""
-    async with asyncio.timeout(RESPONSE_WITHIN_S):
-        while True:
-            wanted = [{"topic_id": None, "name": name} for name in names]
-            seen = await session.send("metadata", topics=wanted, allow_auto_topic_creation=False)
-            if {topic.error_code for topic in seen.topics} == {ErrorCode.none}:
-                break
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(0.2)  # Kafka's group coordinator learns of them later
+    wanted = [{"topic_id": None, "name": name} for name in names]
+
+    async def do_exist() -> bool:
+        seen = await session.send("metadata", topics=wanted, allow_auto_topic_creation=False)
+        return {topic.error_code for topic in seen.topics} == {ErrorCode.none}
+
+    await eventually_async(do_exist)
+    await asyncio.sleep(KAFKA_COORDINATOR_LEARNS_WITHIN_S)
 
 
 async def join(session: ApiSession, group: str, parts: list[dict[str, Any]], member: str = FIRST, **more: Any) -> Any:

@@ -2,7 +2,6 @@
 plugin, which is compiled for it.
 """
 
-import asyncio
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -14,8 +13,9 @@ from uuid import UUID, uuid4
 from kio.static.primitive import i32
 
 from tests.brokers import BrokerProcess
-from tests.clients.api_session import RESPONSE_WITHIN_S, ApiSession
+from tests.clients.api_session import ApiSession
 from tests.jars import kafka_classpath, skip_or_fail_in_ci
+from tests.waiting import eventually_async
 
 PLUGIN = Path(__file__).with_name("java") / "TelemetryPlugin.java"
 CLIENT_METRICS_RESOURCE = 16
@@ -48,12 +48,12 @@ async def subscribe(session: ApiSession, name: str, on: str, metrics: str, inter
         "configs": [{"name": key, "config_operation": 0, "value": value} for key, value in configs.items()],
     }
     await session.send("incremental_alter_configs", resources=[resource], validate_only=False)
-    async with asyncio.timeout(RESPONSE_WITHIN_S):
-        while True:
-            found = await session.send("get_telemetry_subscriptions", connection=on, client_instance_id=uuid4())
-            if set(metrics.split(",")) <= set(found.requested_metrics):
-                return
-            await asyncio.sleep(0.01)
+
+    async def is_subscribed() -> bool:
+        found = await session.send("get_telemetry_subscriptions", connection=on, client_instance_id=uuid4())
+        return set(metrics.split(",")) <= set(found.requested_metrics)
+
+    await eventually_async(is_subscribed)
 
 
 async def get_telemetry_subscriptions(session: ApiSession) -> None:

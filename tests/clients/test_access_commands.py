@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import Any
 import confluent_kafka as ck
 import pytest
 
-from tests.brokers import BrokerProcess
+from tests.brokers import BrokerProcess, add_listeners
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
-from tests.e2e.up_process import COMMAND, command_environment
-from tests.ports import free_port
+from tests.ottla_command import run_ottla
 from tests.waiting import eventually
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -32,22 +30,14 @@ class SaslBroker:
     sasl: str
 
     def ottla(
-        self, *arguments: str, config: Path | None = None, stdin_text: str | None = None, **variables: str
+        self, *arguments: str, config: Path | None = None, stdin_text: str = "", **variables: str
     ) -> "subprocess.CompletedProcess[str]":
         """Runs `ottla` as super user or, with a file of client properties `config`, on the listener
         with SCRAM.
         """
         bootstrap = self.sasl if config else self.broker.bootstrap
         how = ["--bootstrap", bootstrap, *(["--command-config", str(config)] if config else [])]
-        return subprocess.run(
-            [*COMMAND, *arguments, *how],
-            input=stdin_text,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env=command_environment(**variables),
-        )
+        return run_ottla(*arguments, *how, stdin=stdin_text, variables=variables)
 
     def login(self, user: str, password: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, Any]:
         return {
@@ -64,26 +54,14 @@ def secured(new_broker: NewBroker) -> Iterator[SaslBroker]:
     with new_broker(start=False) as broker:
         if broker.kind == "kafka":
             pytest.skip("Apache Kafka needs another set of listeners; the commands send the APIs of test_sasl.py")
-        port = free_port()
+        ports = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"})
         broker.settings |= {
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},LOGIN://127.0.0.1:{port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
             "listener.name.login.sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
         }
         broker.start()
-        yield SaslBroker(broker, f"127.0.0.1:{port}")
-
-
-def produce(settings: dict[str, Any], topic: str) -> ck.KafkaError | None:
-    """Sends one record. Returns the error of its delivery."""
-    errors: list[ck.KafkaError | None] = []
-    producer = ck.Producer({**settings, "message.timeout.ms": 10_000})
-    producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(20)
-    (error,) = errors
-    return error
+        yield SaslBroker(broker, f"127.0.0.1:{ports['LOGIN']}")
 
 
 def test_user_with_a_rule_may_do_what_the_rule_says_and_nothing_else(secured: SaslBroker, name: str) -> None:
@@ -94,8 +72,8 @@ def test_user_with_a_rule_may_do_what_the_rule_says_and_nothing_else(secured: Sa
     done = secured.ottla("acls", "add", "-p", "ann", "--allow", "write", "--topic", f"{name}.or*")
     assert done.stdout == f"rule added: allow Write on topic {name}.or* to User:ann\n", done.stderr
     login = secured.login("ann", "s,e=cret")
-    assert produce(login, f"{name}.orders") is None
-    refused = produce(login, f"{name}.other")
+    assert rd.produce_one(login, f"{name}.orders") is None
+    refused = rd.produce_one(login, f"{name}.other")
     assert refused is not None and refused.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -182,17 +160,12 @@ def test_bad_input_is_an_error_of_usage(secured: SaslBroker) -> None:
 
 
 def test_commands_say_that_brokers_have_no_authorizer(broker: BrokerProcess) -> None:
-    command = [sys.executable, "-m", "ottla_operator.cli", "acls"]
-    how = ["--bootstrap", broker.bootstrap]
+    def acls(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return run_ottla("acls", *arguments, "--bootstrap", broker.bootstrap)
 
-    def ottla(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*command, *arguments, *how], capture_output=True, text=True, timeout=60, env=command_environment()
-        )
-
-    listed = ottla("list")
+    listed = acls("list")
     assert (listed.returncode, "No Authorizer is configured" in listed.stderr) == (1, True)
-    explained = ottla("explain", "-p", "x", "--operation", "read", "--topic", "t")
+    explained = acls("explain", "-p", "x", "--operation", "read", "--topic", "t")
     assert (explained.returncode, "every request is allowed" in explained.stdout) == (0, True)
 
 

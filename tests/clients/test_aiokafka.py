@@ -25,7 +25,7 @@ def run(main: Coroutine[object, object, T]) -> T:
 
 
 @asynccontextmanager
-async def admin_of(broker: BrokerProcess) -> AsyncIterator[AIOKafkaAdminClient]:
+async def open_admin_client(broker: BrokerProcess) -> AsyncIterator[AIOKafkaAdminClient]:
     client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
     await client.start()
     try:
@@ -35,7 +35,7 @@ async def admin_of(broker: BrokerProcess) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def create(broker: BrokerProcess, topic: str, partitions: int = 1) -> None:
-    async with admin_of(broker) as admin:
+    async with open_admin_client(broker) as admin:
         await admin.create_topics([NewTopic(topic, partitions, 1)])
 
 
@@ -83,7 +83,7 @@ def test_records_are_read_as_produced(broker: BrokerProcess, name: str, compress
     run(there_and_back())
 
 
-def test_offsets_by_time_and_out_of_range(broker: BrokerProcess, name: str) -> None:
+def test_offsets_are_found_by_time_and_one_out_of_range_is_an_error(broker: BrokerProcess, name: str) -> None:
     async def look() -> None:
         await create(broker, name)
         await produce(broker, name, [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(30)])
@@ -124,7 +124,7 @@ def test_group_shares_partitions_and_resumes_at_commits(broker: BrokerProcess, n
         async with AIOKafkaConsumer(name, **settings) as again:
             assert (await again.getone()).offset == 10
             assert await again.committed(TopicPartition(name, 0)) == 10
-        async with admin_of(broker) as admin:
+        async with open_admin_client(broker) as admin:
             offsets = await admin.list_consumer_group_offsets(name)
             assert offsets[TopicPartition(name, 0)].offset == 10
             assert name in [group[0] for group in await admin.list_consumer_groups()]
@@ -137,7 +137,7 @@ def test_group_shares_partitions_and_resumes_at_commits(broker: BrokerProcess, n
 def test_admin_client_changes_and_deletes_a_topic(broker: BrokerProcess, name: str) -> None:
     async def administer() -> None:
         await create(broker, name, 2)
-        async with admin_of(broker) as admin:
+        async with open_admin_client(broker) as admin:
             await admin.create_partitions({name: NewPartitions(3)})
             (topic,) = await admin.describe_topics([name])
             assert sorted(partition["partition"] for partition in topic["partitions"]) == [0, 1, 2]

@@ -29,11 +29,10 @@ from kio.static.primitive import i64Timedelta
 
 from ottla_broker.wire.channel import open_channel
 from ottla_broker.wire.client_security import ClientSecurity
-from tests.brokers import BrokerProcess
+from tests.brokers import BrokerProcess, add_listeners
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.e2e.java_tools import run_java_tool
-from tests.ports import free_port
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
@@ -72,10 +71,9 @@ def audited(broker_kind: str, new_broker: NewBroker) -> Iterator[AuditedBroker]:
     if broker_kind == "kafka":
         pytest.skip("Apache Kafka has no audit log")
     with new_broker(start=False) as broker:
-        login, file = free_port(), broker.folder / "audit.json"
+        file = broker.folder / "audit.json"
+        login = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"})["LOGIN"]
         broker.settings |= {
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},LOGIN://127.0.0.1:{login}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.login.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
             'required user_bob="bobs";',

@@ -4,7 +4,6 @@ allow it.
 
 import confluent_kafka as ck
 import pytest
-from confluent_kafka.admin import ConfigResource
 
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
@@ -18,11 +17,8 @@ def partition_count(broker: BrokerProcess, topic: str) -> int:
     return 0 if found is None else len(found.partitions)
 
 
-def setting(broker: BrokerProcess, topic: str, key: str) -> str:
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    client = rd.admin_client(broker.bootstrap)
-    value = client.describe_configs([resource])[resource].result(20)[key].value
-    assert isinstance(value, str)
+def setting(broker: BrokerProcess, topic: str, key: str) -> str | None:
+    value: str | None = rd.describe_topic_configs(broker.bootstrap, topic)[key].value
     return value
 
 
@@ -51,7 +47,7 @@ def test_topic_is_created_with_the_brokers_settings(new_broker: NewBroker) -> No
 
 def test_topic_is_created_only_if_both_sides_allow_it(new_broker: NewBroker, broker: BrokerProcess, name: str) -> None:
     unknown = ck.KafkaError.UNKNOWN_TOPIC_OR_PART
-    with rd.consumer(broker.bootstrap, name) as reader:  # librdkafka's consumers do not allow it
+    with rd.open_consumer(broker.bootstrap, name) as reader:  # librdkafka's consumers do not allow it
         reader.subscribe([name])
         error = rd.poll_message(reader).error()
     assert error is not None and error.code() == unknown

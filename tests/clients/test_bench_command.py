@@ -10,13 +10,12 @@ from confluent_kafka.admin import AdminClient
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
-from tests.e2e.up_process import COMMAND, command_environment
+from tests.ottla_command import run_ottla
 from tests.waiting import eventually
 
 
-def run_bench(broker: BrokerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, "bench", *arguments, "--bootstrap", broker.bootstrap]
-    return subprocess.run(command, env=command_environment(), capture_output=True, text=True, timeout=120, check=False)
+def run_bench(broker: BrokerProcess, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run_ottla("bench", *arguments, "--bootstrap", broker.bootstrap, within_s=120)
 
 
 def topics_of(broker: BrokerProcess) -> set[str]:

@@ -3,6 +3,7 @@
 import confluent_kafka as ck
 import pytest
 
+from ottla_broker.wire.batch import iter_batches
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import COMPRESSIONS, START_MS, Message, messages
@@ -29,13 +30,13 @@ def test_records_are_produced_with_every_acks(broker: BrokerProcess, name: str, 
     assert rd.to_messages(rd.consume(broker.bootstrap, name, len(messages()))) == messages()
 
 
-def test_produce_to_many_partitions(broker: BrokerProcess, name: str) -> None:
+def test_records_of_many_partitions_are_read_in_the_order_of_each(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name, 7)
     producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     for number in range(3500):
         producer.produce(name, b"%d" % number, partition=number % 7)
     assert producer.flush(30) == 0
-    with rd.consumer(broker.bootstrap) as reader:
+    with rd.open_consumer(broker.bootstrap) as reader:
         reader.assign([ck.TopicPartition(name, partition, 0) for partition in range(7)])
         seen = [int(message.value()) for message in reader.consume(3500, 30)]
     assert sorted(seen) == list(range(3500))
@@ -45,7 +46,7 @@ def test_produce_to_many_partitions(broker: BrokerProcess, name: str) -> None:
         )
 
 
-def test_consume_from_an_offset_inside_a_batch(broker: BrokerProcess, name: str) -> None:
+def test_reading_begins_at_an_offset_inside_a_batch(broker: BrokerProcess, name: str) -> None:
     sent = rd.numbered_messages(0, 1000)
     rd.produce(broker.bootstrap, name, sent, linger_ms=50, compression_type="lz4")
     assert rd.values_of(rd.consume(broker.bootstrap, name, offset=517)) == [message.value for message in sent[517:]]
@@ -60,10 +61,10 @@ def test_offset_out_of_range_is_reset(broker: BrokerProcess, name: str) -> None:
     assert refused.value.args[0].code() == ck.KafkaError._AUTO_OFFSET_RESET
 
 
-def test_consume_from_a_timestamp(broker: BrokerProcess, name: str) -> None:
+def test_timestamp_leads_to_the_first_record_that_is_not_older(broker: BrokerProcess, name: str) -> None:
     sent = [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(100)]
     rd.produce(broker.bootstrap, name, sent, linger_ms=50, compression_type="zstd")
-    with rd.consumer(broker.bootstrap) as reader:
+    with rd.open_consumer(broker.bootstrap) as reader:
 
         def offset_at(timestamp_ms: int) -> int:
             found = reader.offsets_for_times([ck.TopicPartition(name, 0, timestamp_ms)], timeout=10)
@@ -77,7 +78,7 @@ def test_consume_from_a_timestamp(broker: BrokerProcess, name: str) -> None:
         assert reader.get_watermark_offsets(ck.TopicPartition(name, 0), timeout=10) == (0, 100)
 
 
-def test_fetch_size_smaller_than_a_batch(broker: BrokerProcess, name: str) -> None:
+def test_batch_larger_than_the_fetch_size_is_read(broker: BrokerProcess, name: str) -> None:
     rd.produce(broker.bootstrap, name, messages(), compression_type="gzip")
     received = rd.consume(broker.bootstrap, name, fetch_message_max_bytes=1000, max_partition_fetch_bytes=1000)
     assert rd.to_messages(received) == messages()
@@ -85,7 +86,7 @@ def test_fetch_size_smaller_than_a_batch(broker: BrokerProcess, name: str) -> No
 
 def test_append_completes_a_waiting_fetch(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
-    with rd.consumer(broker.bootstrap, fetch_wait_max_ms=20_000, socket_timeout_ms=30_000) as reader:
+    with rd.open_consumer(broker.bootstrap, fetch_wait_max_ms=20_000, socket_timeout_ms=30_000) as reader:
         reader.assign([ck.TopicPartition(name, 0, 0)])
         assert reader.poll(1.0) is None  # the fetch now waits at the broker
         rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 1))
@@ -124,3 +125,6 @@ def test_topic_with_compression_type_recompresses(broker: BrokerProcess, name: s
     rd.create_topic(broker.bootstrap, name, compression_type=kept)
     rd.produce(broker.bootstrap, name, messages(), compression_type="gzip" if kept != "gzip" else "zstd")
     assert rd.to_messages(rd.consume(broker.bootstrap, name)) == messages()
+    (log,) = (broker.log_dir / f"{name}-0").glob("*.log")
+    codecs = {header.compression.name for _, header in iter_batches(log.read_bytes())}
+    assert codecs == {"none" if kept == "uncompressed" else kept}

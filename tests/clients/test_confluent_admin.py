@@ -24,10 +24,7 @@ WITHIN_S = 30
 
 
 def config(broker: BrokerProcess, topic: str) -> dict[str, ConfigEntry]:
-    resource = ConfigResource(TOPIC, topic)
-    client = rd.admin_client(broker.bootstrap)
-    found: dict[str, ConfigEntry] = client.describe_configs([resource])[resource].result(WITHIN_S)
-    return found
+    return rd.describe_topic_configs(broker.bootstrap, topic)
 
 
 def alter(broker: BrokerProcess, topic: str, key: str, operation: AlterConfigOpType, value: str | None) -> None:

@@ -38,7 +38,7 @@ def connect_classpath() -> str:
 
 
 @contextmanager
-def worker(
+def run_worker(
     classpath: str, mode: str, folder: Path, settings: Mapping[str, str], *connectors: Path, is_killed: bool = False
 ) -> Iterator[str]:
     """Runs a Connect worker; yields its REST address. Its output is in `folder`/worker.log. At the
@@ -46,7 +46,7 @@ def worker(
     port = free_port()
     folder.mkdir()
     listening = {"listeners": f"http://127.0.0.1:{port}"}
-    started = properties(folder / "worker.properties", WORKER | listening | dict(settings))
+    started = write_properties(folder / "worker.properties", WORKER | listening | dict(settings))
     command = java_command(classpath, f"org.apache.kafka.connect.cli.{mode}", str(started), *map(str, connectors))
     with (folder / "worker.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -57,9 +57,17 @@ def worker(
             process.wait(30)
 
 
-def properties(path: Path, settings: Mapping[str, str]) -> Path:
+def write_properties(path: Path, settings: Mapping[str, str]) -> Path:
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     return path
+
+
+def distributed_settings(broker: BrokerProcess, name: str) -> dict[str, str]:
+    """Settings of a worker in the group `name`, whose topics begin with this name."""
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": name, "scheduled.rebalance.max.delay.ms": "0"}
+    for kind in ("config", "offset", "status"):
+        settings |= {f"{kind}.storage.topic": f"{name}-{kind}", f"{kind}.storage.replication.factor": "1"}
+    return settings
 
 
 def rest(method: str, url: str, body: object = None) -> Any:
@@ -79,15 +87,15 @@ def rest(method: str, url: str, body: object = None) -> Any:
         return None
 
 
-def source(name: str, file: Path, **more: str) -> dict[str, str]:
+def source_config(name: str, file: Path, **more: str) -> dict[str, str]:
     return {"connector.class": "FileStreamSource", "tasks.max": "1", "file": str(file), "topic": name} | more
 
 
-def sink(name: str, file: Path) -> dict[str, str]:
+def sink_config(name: str, file: Path) -> dict[str, str]:
     return {"connector.class": "FileStreamSink", "tasks.max": "2", "file": str(file), "topics": name}
 
 
-def lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -97,15 +105,15 @@ def test_standalone_worker_copies_a_file(
     read, written = tmp_path / "read", tmp_path / "written"
     read.write_text("".join(f"line {number}\n" for number in range(100)))
     connectors = [
-        properties(tmp_path / "source.properties", {"name": f"{name}-source"} | source(name, read)),
-        properties(tmp_path / "sink.properties", {"name": f"{name}-sink"} | sink(name, written)),
+        write_properties(tmp_path / "source.properties", {"name": f"{name}-source"} | source_config(name, read)),
+        write_properties(tmp_path / "sink.properties", {"name": f"{name}-sink"} | sink_config(name, written)),
     ]
     settings = {"bootstrap.servers": broker.bootstrap, "offset.storage.file.filename": str(tmp_path / "offsets")}
-    with worker(connect_classpath, "ConnectStandalone", tmp_path / "worker", settings, *connectors):
-        eventually(lambda: lines(written) == lines(read), within_s=STARTS_WITHIN_S)
+    with run_worker(connect_classpath, "ConnectStandalone", tmp_path / "worker", settings, *connectors):
+        eventually(lambda: read_lines(written) == read_lines(read), within_s=STARTS_WITHIN_S)
         with read.open("a") as more:
             more.write("one more\n")
-        eventually(lambda: lines(written) == lines(read))
+        eventually(lambda: read_lines(written) == read_lines(read))
 
 
 def test_distributed_workers_take_over_and_reset_offsets(
@@ -113,26 +121,23 @@ def test_distributed_workers_take_over_and_reset_offsets(
 ) -> None:
     read, written = tmp_path / "read", tmp_path / "written"
     read.write_text("".join(f"line {number}\n" for number in range(100)))
-    settings = {"bootstrap.servers": broker.bootstrap, "group.id": name, "scheduled.rebalance.max.delay.ms": "0"}
-    for kind in ("config", "offset", "status"):
-        settings |= {f"{kind}.storage.topic": f"{name}-{kind}", f"{kind}.storage.replication.factor": "1"}
+    settings = distributed_settings(broker, name)
     with ExitStack() as first, ExitStack() as second:
-        one = first.enter_context(worker(connect_classpath, "ConnectDistributed", tmp_path / "one", settings))
+        one = first.enter_context(run_worker(connect_classpath, "ConnectDistributed", tmp_path / "one", settings))
         eventually(lambda: rest("GET", f"{one}/connectors") == [], within_s=STARTS_WITHIN_S)
-        two = second.enter_context(worker(connect_classpath, "ConnectDistributed", tmp_path / "two", settings))
+        two = second.enter_context(run_worker(connect_classpath, "ConnectDistributed", tmp_path / "two", settings))
         created = {"topic.creation.default.replication.factor": "1", "topic.creation.default.partitions": "2"}
-        eventually(lambda: create_connector(one, f"{name}-source", source(name, read, **created)))
+        eventually(lambda: create_connector(one, f"{name}-source", source_config(name, read, **created)))
         admin = rd.admin_client(broker.bootstrap)
-        eventually(
-            lambda: name in admin.list_topics(timeout=20).topics, within_s=60
-        )  # or the sink's consumer makes it, as it likes
-        eventually(lambda: create_connector(one, f"{name}-sink", sink(name, written)))
-        eventually(lambda: sorted(lines(written)) == sorted(lines(read)), within_s=60)
+        # The sink's consumer would create the topic too, with other settings.
+        eventually(lambda: name in admin.list_topics(timeout=20).topics, within_s=60)
+        eventually(lambda: create_connector(one, f"{name}-sink", sink_config(name, written)))
+        eventually(lambda: sorted(read_lines(written)) == sorted(read_lines(read)), within_s=60)
         eventually(lambda: rest("GET", f"{two}/connectors"), within_s=STARTS_WITHIN_S)
         first.close()  # the second worker takes over the first one's tasks
         with read.open("a") as more:
             more.write("one more\n")
-        eventually(lambda: "one more" in lines(written), within_s=60)
+        eventually(lambda: "one more" in read_lines(written), within_s=60)
         eventually(lambda: consumed(two, f"{name}-sink") == 101)
         eventually(lambda: rest("PUT", f"{two}/connectors/{name}-sink/stop"))
         eventually(lambda: not rest("GET", f"{two}/connectors/{name}-sink/status")["tasks"])
@@ -149,32 +154,27 @@ def test_exactly_once_source_that_is_killed_repeats_no_line(
 ) -> None:
     read = tmp_path / "read"
     read.write_text("".join(f"line {number}\n" for number in range(100)))
-    settings = {
-        "bootstrap.servers": broker.bootstrap,
-        "group.id": name,
+    settings = distributed_settings(broker, name) | {
         "exactly.once.source.support": "enabled",
-        "scheduled.rebalance.max.delay.ms": "0",
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "500",
     }
-    for kind in ("config", "offset", "status"):
-        settings |= {f"{kind}.storage.topic": f"{name}-{kind}", f"{kind}.storage.replication.factor": "1"}
     rd.create_topic(broker.bootstrap, name)
 
     def copied() -> list[str]:
         found = rd.consume(broker.bootstrap, name, isolation_level="read_committed")
         return [(each.value() or b"").decode() for each in found]
 
-    with worker(connect_classpath, "ConnectDistributed", tmp_path / "one", settings, is_killed=True) as one:
+    with run_worker(connect_classpath, "ConnectDistributed", tmp_path / "one", settings, is_killed=True) as one:
         eventually(lambda: rest("GET", f"{one}/connectors") == [], within_s=STARTS_WITHIN_S)
         required = {"exactly.once.support": "required", "transaction.boundary": "poll"}
-        eventually(lambda: create_connector(one, f"{name}-source", source(name, read, **required)))
-        eventually(lambda: copied() == lines(read), within_s=STARTS_WITHIN_S)
+        eventually(lambda: create_connector(one, f"{name}-source", source_config(name, read, **required)))
+        eventually(lambda: copied() == read_lines(read), within_s=STARTS_WITHIN_S)
     with read.open("a") as more:
         more.write("one more\n")
-    with worker(connect_classpath, "ConnectDistributed", tmp_path / "two", settings):
+    with run_worker(connect_classpath, "ConnectDistributed", tmp_path / "two", settings):
         eventually(lambda: copied()[-1] == "one more", within_s=STARTS_WITHIN_S)
-    assert copied() == lines(read)
+    assert copied() == read_lines(read)
 
 
 def create_connector(address: str, connector: str, config: dict[str, str]) -> object:
@@ -220,8 +220,8 @@ def test_worker_and_mirror_maker_log_in(new_broker: NewBroker, tmp_path: Path) -
         for made in admin.create_acls([acl(ResourceType.TOPIC, "orders", AclOperation.READ)]).values():
             made.result(30)
         settings = {**of_worker, "offset.storage.file.filename": str(tmp_path / "offsets")}
-        connector = properties(tmp_path / "mirror.properties", mirror)
-        with worker(classpath, "ConnectStandalone", tmp_path / "worker", settings, connector):
+        connector = write_properties(tmp_path / "mirror.properties", mirror)
+        with run_worker(classpath, "ConnectStandalone", tmp_path / "worker", settings, connector):
             eventually(lambda: "site.orders" in admin.list_topics(timeout=20).topics, within_s=STARTS_WITHIN_S)
             copied = rd.consume(broker.bootstrap, "site.orders", len(sent))
             any_of_copy = AclBindingFilter(

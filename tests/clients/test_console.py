@@ -1,14 +1,12 @@
 """The overview, topics, the cluster and access in a real browser, on a real broker."""
 
-import subprocess
-
 from playwright.sync_api import Page, expect
 
 from tests.brokers import BrokerProcess
 from tests.browser import take_picture, take_screenshot
 from tests.clients import librdkafka as rd
-from tests.clients.console_pages import PLOTS_ARE_DRAWN, RECORDS, consumer, url_of
-from tests.e2e.up_process import COMMAND, command_environment
+from tests.clients.console_pages import PLOTS_ARE_DRAWN, RECORDS, run_consumer, url_of
+from tests.ottla_command import run_ottla
 
 TOPICS = {"payments.refunds": 3, "payments.new": 1, "shipments": 12, "stock.levels": 6, "stock.orders": 6}
 """Partitions of the topics beside `orders`."""
@@ -20,7 +18,7 @@ def test_overview_shows_health_brokers_disks_and_plots(tab: Page, console: Broke
     )
     expect(tab.get_by_role("region", name="Brokers").locator("tbody tr")).to_have_count(1)
     expect(tab.get_by_role("region", name="Disks").get_by_role("meter")).to_have_count(1)
-    with consumer(console, "plots", "overview", commits=1):
+    with run_consumer(console, "plots", "overview", commits=1):
         expect(tab.locator(".plots canvas")).to_have_count(5)
         tab.wait_for_function(PLOTS_ARE_DRAWN, arg=0)
     take_screenshot(tab, "overview")
@@ -105,8 +103,7 @@ def test_quotas_that_a_client_sets_are_listed(tab: Page, console: BrokerProcess)
         ("request_percentage=50", "--user", "eve", "--client-id", "reports"),
         ("producer_byte_rate=10", "--user", "<default>"),
     ):
-        command = [*COMMAND, "quotas", "alter", *arguments, "--bootstrap", console.bootstrap]
-        subprocess.run(command, check=True, timeout=60, env=command_environment())
+        run_ottla("quotas", "alter", *arguments, "--bootstrap", console.bootstrap).check_returncode()
     tab.goto(f"{url_of(console)}/access/quotas")
     expect(tab.get_by_role("region", name="Quotas").locator("tbody tr")).to_have_text(
         [

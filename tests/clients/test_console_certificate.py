@@ -34,15 +34,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CertificateCon
     not. No rule maps the subjects of other certificates.
     """
     authority = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
-    keystore = authority.folder / "keystore.pem"
-    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
     http, port = free_port(), free_port()
     with run_ottla_broker(start=False) as broker:
         broker.settings |= {
             "listeners": f"PLAINTEXT://{broker.bootstrap},MUTUAL://127.0.0.1:{port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,MUTUAL:SSL",
             "inter.broker.listener.name": "PLAINTEXT",
-            "ssl.keystore.location": str(keystore),
+            "ssl.keystore.location": str(authority.write_keystore()),
             "ssl.truststore.location": str(authority.certificate),
             "ssl.client.auth": "required",
             "ssl.principal.mapping.rules": "RULE:.*CN=(alice|bob).*/$1/U",

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.brokers import BrokerProcess
 from tests.browser import PHONE, WIDE, open_tab, take_screenshot
-from tests.clients.console_pages import NOTE, SHIPMENT, consumer, register, run_console, url_of
+from tests.clients.console_pages import NOTE, SHIPMENT, register, run_console, run_consumer, url_of
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_pages_fit_the_screen_and_texts_have_contrast(
     browser: Browser, console: BrokerProcess, size: tuple[int, int], dark: bool
 ) -> None:
     register(console, "shipments-value", SHIPMENT, SHIPMENT.replace("]}", f",{NOTE}]}}"))
-    with open_tab(browser, size, dark=dark) as page, consumer(console, "billing", "layout", commits=10):
+    with open_tab(browser, size, dark=dark) as page, run_consumer(console, "billing", "layout", commits=10):
         for path in PAGES:
             page.goto(url_of(console) + path)
             expect(page.get_by_role("heading", level=1)).to_be_visible()

@@ -74,6 +74,12 @@ def log_in(tab: Page, secured: SecuredConsole, name: str, password: str) -> None
     tab.get_by_role("button", name="Log in").click()
 
 
+def session_cookies(tab: Page) -> dict[str, str]:
+    """The cookie of the session, for requests beside the browser."""
+    (cookie,) = tab.context.cookies()
+    return {cookie["name"]: cookie["value"]}
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -149,8 +155,7 @@ def test_access_rules_decide_who_writes(tab: Page, secured: SecuredConsole) -> N
     tab.goto(f"{secured.url}/topics/orders/produce")
     tab.get_by_label("Value", exact=True).fill("by alice")
     token = tab.locator("main input[name=token]").input_value()
-    (cookie,) = tab.context.cookies()
-    cookies = {cookie["name"]: cookie["value"]}
+    cookies = session_cookies(tab)
     for path, form, request in (
         ("/topics/orders/produce", {"value": "by alice"}, "Produce"),
         ("/topics/orders/messages/0/0/copy", {"topic": "described"}, "Produce"),
@@ -214,8 +219,7 @@ def test_super_user_sees_everything_and_logs_out(tab: Page, secured: SecuredCons
 def test_forms_of_other_sites_change_nothing(tab: Page, secured: SecuredConsole) -> None:
     log_in(tab, secured, "alice", PASSWORD)
     expect(tab.locator("header")).to_contain_text("User:alice")
-    (cookie,) = tab.context.cookies()
-    cookies = {cookie["name"]: cookie["value"]}
+    cookies = session_cookies(tab)
     for headers, token in (
         ({"Origin": "http://attacker.example"}, ""),
         ({"Origin": "null"}, ""),
@@ -267,8 +271,7 @@ def test_session_ends_with_its_user(tab: Page, secured: SecuredConsole) -> None:
 def test_export_breaks_off_when_its_user_logs_out(tab: Page, secured: SecuredConsole) -> None:
     log_in(tab, secured, "alice", PASSWORD)
     expect(tab.locator("header")).to_contain_text("User:alice")
-    (cookie,) = tab.context.cookies()
-    cookies = {cookie["name"]: cookie["value"]}
+    cookies = session_cookies(tab)
     url = f"{secured.url}/topics/large/messages/export?format=jsonl"
     with requests.get(url, cookies=cookies, stream=True, timeout=60) as answer:
         assert answer.status_code == 200

@@ -8,7 +8,7 @@ from ottla_broker.console.record_display import escape_unprintable
 from tests.brokers import BrokerProcess
 from tests.browser import take_picture, take_screenshot
 from tests.clients import librdkafka as rd
-from tests.clients.console_pages import RECORDS, WITHIN_MS, assert_is_text, search, url_of
+from tests.clients.console_pages import RECORDS, WITHIN_MS, assert_no_attack, search, url_of
 from tests.clients.hostile_values import HOSTILE
 from tests.clients.sample_messages import START_MS, Message
 
@@ -124,7 +124,7 @@ def test_hostile_values_are_shown_as_text(tab: Page, console: BrokerProcess) -> 
                 normalize_spaces(text) for text in tab.locator("#records > tr > td:nth-child(4)").all_inner_texts()
             ]
             assert set(texts) <= {normalize_spaces(escape_unprintable(text)) for text in HOSTILE}, path
-        assert_is_text(tab)
+        assert_no_attack(tab)
     name = "%3Cscript%3Eattacked()%3C%2Fscript%3E"
     for path in (f"/topics?search={name}", f"/topics/hostile/messages?key={name}&filter={name}"):
         tab.goto(f"{url_of(console)}{path}")

@@ -1,7 +1,5 @@
 """The pages of mirrors in a real browser, on a broker that mirrors another."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +12,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.console_pages import WITHIN_MS, url_of
 from tests.clients.sample_messages import START_MS, Message
 from tests.e2e.mirroring import mirror_topics
+from tests.ottla_command import run_ottla
 from tests.ports import free_port
 
 RECORDS = 30
@@ -63,8 +62,8 @@ def test_mirror_shows_lag_and_state_of_topics_and_what_a_failover_needs(tab: Pag
     expect(checks).to_contain_text("open The source", timeout=WITHIN_MS)
     expect(tab.get_by_role("region", name="Partitions that need attention").locator("tbody tr")).to_have_count(4)
     take_picture(tab, "mirror")
-    command = [sys.executable, "-m", "ottla_operator.cli", "mirror", "failover", "west", "--yes"]
-    subprocess.run([*command, "--bootstrap", pair.console.bootstrap], check=True, timeout=60)
+    failover = ("mirror", "failover", "west", "--yes", "--bootstrap", pair.console.bootstrap)
+    run_ottla(*failover).check_returncode()
     expect(checks.get_by_role("listitem")).to_have_text(
         ["ok Copying has ended.", "ok Producers may write to every partition."], timeout=WITHIN_MS
     )

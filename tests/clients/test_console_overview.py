@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import confluent_kafka as ck
@@ -12,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import PICTURES_WANTED, open_tab, take_picture
 from tests.clients import librdkafka as rd
-from tests.clients.console_pages import PLOTS_ARE_DRAWN, WITHIN_MS
+from tests.clients.console_pages import PLOTS_ARE_DRAWN, WITHIN_MS, run_on_thread
 from tests.clusters import ProcessCluster, run_cluster
 from tests.e2e.background_producer import fail_on_rejected_record, produce_in_background
 from tests.ports import free_port
@@ -81,8 +80,7 @@ def assert_quorum_is_shown(tab: Page, cluster: ProcessCluster) -> None:
     with tab.expect_response("**/cluster/quorum") as part:
         tab.get_by_role("link", name="Cluster").click()
     assert part.value.status == 200
-    with ThreadPoolExecutor(1) as pool:  # the browser's API has the event loop of this thread
-        quorum = pool.submit(cluster.describe_quorum).result()
+    quorum = run_on_thread(cluster.describe_quorum)
     figures = tab.locator(".figures", has_text="High watermark")
     expect(figures).to_contain_text(f"Leader{quorum.leader_id} Epoch{quorum.leader_epoch}")
     roles = [

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -12,7 +11,7 @@ from ottla_operator.kafka.client import connect
 from ottla_operator.kafka.reports import report_pipeline
 from tests.brokers import BrokerProcess
 from tests.browser import take_picture, take_screenshot
-from tests.clients.console_pages import WITHIN_MS, assert_is_text, url_of
+from tests.clients.console_pages import WITHIN_MS, assert_no_attack, run_on_thread, url_of
 from tests.clients.hostile_values import HOSTILE
 
 VIEWS = (
@@ -33,15 +32,12 @@ FAILING = PipelineReport("Failing", error="PipelineError: the topic airports doe
 
 
 def report(console: BrokerProcess, **reports: PipelineReport | None) -> None:
-    """On a thread: the browser's API has the main thread's event loop."""
-
     async def send() -> None:
         async with connect(console.bootstrap, 30.0) as client:
             for name, one in reports.items():
                 await report_pipeline(client, name, one)
 
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, send()).result()
+    run_on_thread(lambda: asyncio.run(send()))
 
 
 @pytest.fixture(autouse=True)
@@ -80,14 +76,14 @@ def test_hostile_reports_are_shown_as_text(tab: Page, console: BrokerProcess) ->
         report(console, broken=PipelineReport(text, text, text, group=text, spark_ui=text, views=views))
         for path in ("/pipelines", "/pipeline?name=broken"):
             tab.goto(url_of(console) + path)
-            assert_is_text_but_the_graph(tab)
+            assert_no_attack_but_the_graph(tab)
     report(console, broken=PipelineReport("Running", spark_ui="javascript:attacked()"))
     tab.goto(f"{url_of(console)}/pipeline?name=broken")
     expect(tab.get_by_role("main")).to_contain_text("Spark’s UI is off")
 
 
-def assert_is_text_but_the_graph(tab: Page) -> None:
+def assert_no_attack_but_the_graph(tab: Page) -> None:
     """The graph is an image that the page has on purpose; what is in it may not be one."""
     assert tab.locator("main svg svg, main svg script, main svg image, main svg foreignObject").count() == 0
     tab.evaluate("document.querySelectorAll('main svg.graph').forEach((one) => one.remove())")
-    assert_is_text(tab)
+    assert_no_attack(tab)

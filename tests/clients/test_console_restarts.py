@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 
 import confluent_kafka as ck
@@ -15,7 +14,7 @@ from ottla_operator.kafka.client import connect
 from ottla_operator.kafka.reports import report_roll
 from tests.browser import PHONE, WIDE, open_tab, take_picture, take_screenshot
 from tests.clients import librdkafka as rd
-from tests.clients.console_pages import WITHIN_MS
+from tests.clients.console_pages import WITHIN_MS, run_on_thread
 from tests.clusters import ProcessCluster, run_cluster
 from tests.ports import free_port
 
@@ -69,14 +68,11 @@ def alter(cluster: ProcessCluster, kind: ResourceType, name: str, key: str, valu
 
 
 def report(cluster: ProcessCluster, roll: RollReport | None) -> None:
-    """On a thread: the browser's API has the main thread's event loop."""
-
     async def send() -> None:
         async with connect(cluster.bootstrap, 30.0) as client:
             await report_roll(client, roll)
 
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, send()).result()
+    run_on_thread(lambda: asyncio.run(send()))
 
 
 def test_a_restart_is_followed_until_its_replicas_are_in_sync(tab: Page, cluster: ProcessCluster) -> None:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.brokers import BrokerProcess
 from tests.browser import open_tab, take_picture, take_screenshot
 from tests.clients import librdkafka as rd
-from tests.clients.console_pages import RECORDS, consumer, run_console, url_of
+from tests.clients.console_pages import RECORDS, run_console, run_consumer, url_of
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def audit_lines(console: BrokerProcess, request: str) -> list[str]:
 
 
 def test_offsets_of_a_group_are_reset_and_the_reset_is_undone(tab: Page, console: BrokerProcess) -> None:
-    with consumer(console, "billing", "writes", commits=RECORDS):
+    with run_consumer(console, "billing", "writes", commits=RECORDS):
         pass
     tab.goto(f"{url_of(console)}/group?id=billing")
     expect(tab.locator(".figures")).to_contain_text("Lag in records0")
@@ -166,7 +166,7 @@ def test_refused_forms_say_why_and_keep_what_was_entered(tab: Page, console: Bro
 
 def test_offsets_that_changed_since_the_dry_run_and_those_of_members_stay(tab: Page, console: BrokerProcess) -> None:
     headers = {"Origin": url_of(console)}
-    with consumer(console, "shipping", "writes", commits=10):
+    with run_consumer(console, "shipping", "writes", commits=10):
         tab.goto(f"{url_of(console)}/group/reset?id=shipping&to=earliest")
         form = {field: tab.locator(f"main input[name={field}]").last.input_value() for field in ("token", "changes")}
         form["id"] = "shipping"

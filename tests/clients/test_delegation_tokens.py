@@ -10,12 +10,11 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
-from tests.brokers import BrokerProcess
+from tests.brokers import BrokerProcess, add_listeners
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import messages
 from tests.e2e.java_tools import run_java_tool
-from tests.ports import free_port
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
@@ -46,17 +45,14 @@ class Token:
 def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
     folder = tmp_path_factory.mktemp("tokens")
     with new_broker(start=False) as broker:
-        ports = {"PLAINTEXT": broker.port, "LOGIN": free_port()}
-        protocols = {"PLAINTEXT": "PLAINTEXT", "LOGIN": "SASL_PLAINTEXT"}
+        # Kafka's controller refuses requests about tokens that come over a PLAINTEXT listener.
+        ports = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"}, controller_protocol="SASL_PLAINTEXT")
         users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
         scram = {
             f"listener.name.login.{it.lower()}.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;"
             for it in MECHANISMS
         }
         if broker.kind == "kafka":
-            # Kafka's controller refuses requests about tokens that come over a PLAINTEXT listener.
-            ports["CONTROLLER"], protocols["CONTROLLER"] = free_port(), "SASL_PLAINTEXT"
-            (broker.folder / "controller.port").write_text(str(ports["CONTROLLER"]))
             login = f'{MODULES}.plain.PlainLoginModule required username="admin" password="admin" user_admin="admin";'
             broker.settings |= {
                 "listener.name.controller.plain.sasl.jaas.config": login,
@@ -64,8 +60,6 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
                 "sasl.mechanism.controller.protocol": "PLAIN",
             }
         broker.settings |= scram | {
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
             "inter.broker.listener.name": "PLAINTEXT",
             "sasl.enabled.mechanisms": ",".join(("PLAIN", *MECHANISMS)),
             "listener.name.login.plain.sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required {users};",
@@ -108,18 +102,6 @@ def described(secured: SaslBroker, user: str, owner: str) -> set[str]:
     """
     output = run_tool(secured, user, "--describe", "--owner-principal", f"User:{owner}")
     return set(re.findall(r"^([A-Za-z0-9_-]{22})\s", output, re.MULTILINE))
-
-
-def token_login(token: Token, mechanism: str) -> dict[str, Any]:
-    """Settings of kafka-python to log in with a token; librdkafka has no setting for SCRAM's
-    extensions.
-    """
-    return {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_username": token.id,
-        "sasl_password": token.hmac,
-    }
 
 
 def scram_properties(secured: SaslBroker, token: Token, mechanism: str) -> Path:
@@ -207,7 +189,12 @@ def test_clients_without_a_login_have_no_tokens(secured: SaslBroker, tmp_path: P
 def test_token_is_no_user(secured: SaslBroker, name: str) -> None:
     """Without the extension `tokenauth` the id is the name of a user, who does not exist."""
     token = create_token(secured, "alice")
-    how = token_login(token, "SCRAM-SHA-256")
+    how: dict[str, Any] = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_username": token.id,
+        "sasl_password": token.hmac,
+    }
     with pytest.raises(ck.KafkaException, match=r"_MSG_TIMED_OUT|_ALL_BROKERS_DOWN|_AUTHENTICATION"):
         rd.produce(secured.login, name, messages()[:1], message_timeout_ms=3000, **how)
 

@@ -1,24 +1,16 @@
 """`ottla doctor` on a real broker, seen as its clients see it."""
 
 import json
-import subprocess
 from typing import Any
 
 from tests.clients.conftest import NewBroker
-from tests.e2e.up_process import COMMAND, command_environment
+from tests.ottla_command import run_ottla
 from tests.ports import free_port
 
 
 def examine(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """The exit code, and findings by their subjects."""
-    done = subprocess.run(
-        [*COMMAND, "doctor", "--output", "json", *arguments],
-        env=command_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_ottla("doctor", "--output", "json", *arguments)
     assert done.stderr == ""
     return done.returncode, {it["subject"]: it for it in json.loads(done.stdout)}
 
@@ -50,13 +42,6 @@ def test_a_bootstrap_address_without_a_broker_is_a_problem() -> None:
 
 
 def test_a_kubeconfig_that_does_not_exist_is_a_problem_of_one_line() -> None:
-    done = subprocess.run(
-        [*COMMAND, "doctor"],
-        env=command_environment() | {"KUBECONFIG": "/nonexistent"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_ottla("doctor", variables={"KUBECONFIG": "/nonexistent"})
     assert (done.returncode, done.stderr) == (1, "")
     assert "/nonexistent: No such file or directory" in done.stdout

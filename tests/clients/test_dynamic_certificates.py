@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers import BrokerProcess
+from tests.brokers import BrokerProcess, add_listeners
 from tests.clients.conftest import NewBroker
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
-from tests.ports import free_port
 from tests.tools_jvm import run_tool
 from tests.waiting import eventually
 
@@ -52,19 +51,11 @@ class TlsListener:
 @pytest.fixture
 def listener(new_broker: NewBroker, tmp_path: Path) -> Iterator[TlsListener]:
     authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    keystore = authority.folder / "first.pem"
-    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
     with new_broker(start=False) as broker:
-        ports = {"PLAINTEXT": broker.port, "TLS": free_port()}
-        protocols = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL"}
-        if broker.kind == "kafka":
-            ports["CONTROLLER"], protocols["CONTROLLER"] = free_port(), "PLAINTEXT"
-            (broker.folder / "controller.port").write_text(str(ports["CONTROLLER"]))
+        ports = add_listeners(broker, {"TLS": "SSL"})
         broker.settings |= {
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(keystore),
+            "ssl.keystore.location": str(authority.write_keystore()),
         }
         broker.start()
         yield TlsListener(broker, authority, ports["TLS"])

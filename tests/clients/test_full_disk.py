@@ -40,8 +40,7 @@ def test_full_disk_rejects_produce_requests_and_recovers(broker_kind: str, new_b
         got = rd.consume(broker.bootstrap, "full")
         assert [message.offset() for message in got[:kept]] == list(range(kept))
         assert all(message.value() == LARGE for message in got)
-        assert broker.process is not None
-        assert broker.process.poll() is None
+        assert broker.is_running
         filler.unlink()
         eventually(lambda: is_record_accepted(broker), within_s=30, message="produce requests are accepted again")
         after = len(rd.consume(broker.bootstrap, "full"))

@@ -62,7 +62,7 @@ def client(request: pytest.FixtureRequest) -> Client:
     return request.param
 
 
-def test_every_codec_and_a_group(client: Client, broker: BrokerProcess, name: str) -> None:
+def test_records_of_every_codec_are_read_by_groups(client: Client, broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name, partitions=PARTITIONS)
     for codec in CODECS:
         client.run("produce", broker.bootstrap, name, codec, COUNT)
@@ -72,7 +72,7 @@ def test_every_codec_and_a_group(client: Client, broker: BrokerProcess, name: st
 
     alone, together = f"alone-{name}", f"together-{name}"
     ends = read_in_group(client, broker, name, alone, members=1, written=written)
-    with rd.consumer(broker.bootstrap, alone) as reader:
+    with rd.open_consumer(broker.bootstrap, alone) as reader:
         committed = reader.committed([TopicPartition(name, at) for at in range(PARTITIONS)], timeout=10)
     assert [each.offset for each in committed] == ends
     read_in_group(client, broker, name, together, members=2, written=written)

@@ -20,7 +20,9 @@ WITHIN_S = 30
 
 
 @pytest.mark.parametrize("strategy", [EAGER, ROUND_ROBIN, COOPERATIVE], ids=["range", "roundrobin", "cooperative"])
-def test_members_join_and_leave(broker: BrokerProcess, name: str, strategy: dict[str, object]) -> None:
+def test_partitions_are_balanced_when_members_join_and_leave(
+    broker: BrokerProcess, name: str, strategy: dict[str, object]
+) -> None:
     rd.create_topic(broker.bootstrap, name, 6)
     with run_members(broker.bootstrap, name, name, [strategy, strategy]) as (first, second):
         wait_until_balanced([first, second], 6)
@@ -103,9 +105,7 @@ def test_members_without_common_protocol_are_rejected(broker: BrokerProcess, nam
     rd.create_topic(broker.bootstrap, name, 2)
     with (
         run_members(broker.bootstrap, name, name, [EAGER]) as (first,),
-        rd.consumer(
-            broker.bootstrap, name, partition_assignment_strategy="roundrobin", **_with_underscores(FAST_SETTINGS)
-        ) as other,
+        rd.open_consumer(broker.bootstrap, name, partition_assignment_strategy="roundrobin", **FAST_SETTINGS) as other,
     ):
         eventually(lambda: len(first.assigned) == 2)
         other.subscribe([name])
@@ -125,11 +125,11 @@ def test_pattern_subscription_finds_new_topics(broker: BrokerProcess, name: str)
 def test_group_resumes_at_committed_offsets(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 20))
-    with rd.consumer(broker.bootstrap, name) as reader:
+    with rd.open_consumer(broker.bootstrap, name) as reader:
         reader.subscribe([name])
         taken = [rd.poll_message(reader) for _ in range(7)]
         reader.commit(taken[-1], asynchronous=False)
-    with rd.consumer(broker.bootstrap, name) as reader:
+    with rd.open_consumer(broker.bootstrap, name) as reader:
         reader.subscribe([name])
         assert rd.poll_message(reader).offset() == 7
         found = reader.committed([ck.TopicPartition(name, 0)], timeout=10)[0]
@@ -184,7 +184,3 @@ def test_groups_are_described_and_listed(broker: BrokerProcess, name: str) -> No
         assert refused.value.args[0].code() == ck.KafkaError.NON_EMPTY_GROUP
     listed = client.list_consumer_groups(states={ConsumerGroupState.EMPTY}).result(WITHIN_S)
     assert name in [group.group_id for group in listed.valid]
-
-
-def _with_underscores(settings: dict[str, int]) -> dict[str, object]:
-    return {key.replace(".", "_"): value for key, value in settings.items()}

@@ -9,11 +9,10 @@ import pytest
 
 from ottla_broker.wire.channel import open_channel
 from ottla_broker.wire.client_security import ClientSecurity
-from tests.brokers import run_ottla_broker
+from tests.brokers import add_listeners, run_ottla_broker
 from tests.clients.handshake_fuzz import try_handshakes
 from tests.clients.secured_pair import HOST, PLAIN_MODULE
-from tests.clients.test_fuzz import MOST_GROWTH_KIB, SECONDS, SEED, resident_kib
-from tests.ports import free_port
+from tests.clients.test_fuzz import MOST_GROWTH_KIB, SECONDS, SEED
 
 MIN_HANDSHAKES = 400
 
@@ -21,11 +20,9 @@ MIN_HANDSHAKES = 400
 @pytest.mark.slow
 def test_mutated_handshakes_get_nobody_in(capsys: pytest.CaptureFixture[str]) -> None:
     with run_ottla_broker(start=False) as broker:
-        login = free_port()
+        login = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"})["LOGIN"]
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         broker.settings |= {
-            "listeners": f"PLAINTEXT://{HOST}:{broker.port},LOGIN://{HOST}:{login}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
             "listener.name.login.plain.sasl.jaas.config": f'{PLAIN_MODULE} user_alice="right";',
             "listener.name.login.scram-sha-256.sasl.jaas.config": scram,
@@ -33,14 +30,14 @@ def test_mutated_handshakes_get_nobody_in(capsys: pytest.CaptureFixture[str]) ->
             "connection.failed.authentication.delay.ms": "1",
         }
         broker.start()
-        before_kib = resident_kib(broker.pid)
+        before_kib = broker.resident_memory_kib()
         tried = asyncio.run(try_handshakes(HOST, login, SECONDS, SEED, MIN_HANDSHAKES))
         with capsys.disabled():
             print(f"\nseed {SEED}: {tried.count} handshakes: {dict(tried.ended)}")
         assert not tried.served
         assert not tried.hung
         assert "Traceback" not in broker.log_tail(10_000_000)
-        assert resident_kib(broker.pid) - before_kib < MOST_GROWTH_KIB
+        assert broker.resident_memory_kib() - before_kib < MOST_GROWTH_KIB
 
         async def log_in() -> None:
             security = ClientSecurity("SASL_PLAINTEXT").with_login("PLAIN", "alice", "right")

@@ -53,7 +53,7 @@ def test_records_are_read_as_produced(
     assert consume(broker, name, 20, 30, isolation_level="read_committed") == messages()[30:]
 
 
-def test_offsets_by_time_and_ends(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
+def test_offsets_are_found_by_time_and_at_both_ends(broker: BrokerProcess, admin: KafkaAdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)])
     produce(broker, name, [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(30)])
     partition = TopicPartition(name, 0)

@@ -45,7 +45,9 @@ def test_lines_are_read_as_produced(broker: BrokerProcess, name: str, kcat: str,
     assert (one["offset"], one["key"], one["headers"]) == (150, "key150", ["a", "b"])
 
 
-def test_null_values_timestamps_and_relative_offsets(broker: BrokerProcess, name: str, kcat: str) -> None:
+def test_null_values_are_kept_and_offsets_are_found_by_time_and_from_the_end(
+    broker: BrokerProcess, name: str, kcat: str
+) -> None:
     rd.create_topic(broker.bootstrap, name)
     run(kcat, broker, "-P", "-t", name, "-p", "0", "-K:", "-Z", stdin="k:\n")
     (message,) = rd.consume(broker.bootstrap, name)
@@ -60,7 +62,7 @@ def test_null_values_timestamps_and_relative_offsets(broker: BrokerProcess, name
     assert run(kcat, broker, "-Q", "-t", f"{name}:0:{START_MS + 4_500}").split() == [name, "[0]", "offset", "6"]
 
 
-def test_metadata_and_a_group(broker: BrokerProcess, name: str, kcat: str) -> None:
+def test_metadata_are_listed_and_a_group_resumes_at_its_commit(broker: BrokerProcess, name: str, kcat: str) -> None:
     rd.create_topic(broker.bootstrap, name, 3)
     listed = json.loads(run(kcat, broker, "-L", "-J"))
     assert [node["name"] for node in listed["brokers"]] == [broker.bootstrap]

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from ottla_broker.wire.channel import open_channel
-from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
-from tests.clients.api_session import KEYS, build_message
+from tests.clients.api_session import exchange
 from tests.clients.conftest import NewBroker
 from tests.tools_jvm import check_tool
 from tests.waiting import eventually
@@ -39,15 +38,14 @@ def broker(new_broker: NewBroker, folders: list[Path], broker_kind: str) -> Iter
 
 
 def send(broker: BrokerProcess, api: str, version: int, **fields: Any) -> Any:
-    async def exchange() -> Any:
+    async def connect_and_send() -> Any:
         channel = await open_channel(broker.host, broker.port, "log dirs")
         try:
-            request = build_message(request_class(KEYS[api], version), fields)
-            return read_response(bytes(await channel.send_in_version(KEYS[api], version, request)), KEYS[api], version)
+            return await exchange(channel, api, version, fields)
         finally:
             channel.close()
 
-    return asyncio.run(exchange())
+    return asyncio.run(connect_and_send())
 
 
 def move(broker: BrokerProcess, path: object, topic: str, partition: int = 0) -> ErrorCode:

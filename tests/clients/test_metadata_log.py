@@ -3,9 +3,6 @@ no longer has.
 """
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -13,12 +10,12 @@ import pytest
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
+from tests.ottla_command import run_ottla
 from tests.waiting import eventually
 
 
 def metadata(broker: BrokerProcess, *arguments: str) -> str:
-    command = [sys.executable, "-m", "ottla_operator.cli", "cluster", "metadata", "-b", broker.bootstrap, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "200"})
+    done = run_ottla("cluster", "metadata", "-b", broker.bootstrap, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -68,4 +65,4 @@ def test_records_deleted_from_the_log_are_read_from_the_snapshot(new_broker: New
         assert all(it["offset"] >= found["start"] for it in found["records"])
         whole = describe_records(broker, "--snapshot")
         assert sorted(topics(whole)) == sorted(names)
-        assert {it["offset"] is None for it in whole["records"] if it["type"] == "topic"} >= {True}
+        assert any(it["offset"] is None for it in whole["records"] if it["type"] == "topic")

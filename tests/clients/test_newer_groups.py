@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -18,6 +17,7 @@ from tests.clients.conftest import NewBroker
 from tests.clients.consumer_group_cases import joining_fields
 from tests.clients.group_cases import wait_for_coordinators
 from tests.jars import java_command
+from tests.ottla_command import run_ottla
 from tests.tools_jvm import check_tool
 from tests.waiting import eventually
 
@@ -86,11 +86,11 @@ class Member:
 
 
 @contextmanager
-def members(*some: Member) -> Iterator[None]:
+def closing_at_the_end(*members: Member) -> Iterator[None]:
     try:
         yield
     finally:
-        for member in some:
+        for member in members:
             member.consumer.close()
 
 
@@ -114,8 +114,8 @@ def test_members_share_partitions_and_take_over_from_those_who_leave(quick: Brok
             quick.bootstrap, name, rd.numbered_messages(partition * 10, partition * 10 + 10), partition=partition
         )
     first, second, third = (Member(quick.bootstrap, name, name) for _ in range(3))
-    with members(first, third):
-        with members(second):
+    with closing_at_the_end(first, third):
+        with closing_at_the_end(second):
             poll_until_shares_are([2, 2, 2], first, second, third)
         poll_until_shares_are([3, 3], first, third)
         expected = {it.value for it in rd.numbered_messages(0, 60)}
@@ -131,12 +131,12 @@ def test_members_share_partitions_and_take_over_from_those_who_leave(quick: Brok
 def test_commits_of_a_member_are_kept_and_a_later_member_continues(quick: BrokerProcess, name: str) -> None:
     rd.produce(quick.bootstrap, name, rd.numbered_messages(0, 5))
     first = Member(quick.bootstrap, name, name)
-    with members(first):
+    with closing_at_the_end(first):
         first.read(5)
         first.consumer.commit(asynchronous=False)
     rd.produce(quick.bootstrap, name, rd.numbered_messages(5, 8))
     second = Member(quick.bootstrap, name, name)
-    with members(second):
+    with closing_at_the_end(second):
         second.read(3)
     assert second.values == [it.value for it in rd.numbered_messages(5, 8)]
 
@@ -144,7 +144,7 @@ def test_commits_of_a_member_are_kept_and_a_later_member_continues(quick: Broker
 def test_a_regular_expression_finds_topics_that_are_created_later(quick: BrokerProcess, name: str) -> None:
     rd.create_topic(quick.bootstrap, f"{name}-1")
     member = Member(quick.bootstrap, name, f"^{name}-[0-9]+")
-    with members(member):
+    with closing_at_the_end(member):
         poll_until_shares_are([1], member)
         rd.create_topic(quick.bootstrap, f"{name}-22")
         rd.create_topic(quick.bootstrap, f"{name}-other")
@@ -155,13 +155,13 @@ def test_a_regular_expression_finds_topics_that_are_created_later(quick: BrokerP
 def test_a_static_member_gets_its_partitions_back_after_a_restart(quick: BrokerProcess, name: str) -> None:
     rd.create_topic(quick.bootstrap, name, partitions=4)
     other = Member(quick.bootstrap, name, name)
-    with members(other):
+    with closing_at_the_end(other):
         static = Member(quick.bootstrap, name, name, group_instance_id="me")
-        with members(static):
+        with closing_at_the_end(static):
             poll_until_shares_are([2, 2], static, other)
             before = set(static.owned)
         again = Member(quick.bootstrap, name, name, group_instance_id="me")
-        with members(again):
+        with closing_at_the_end(again):
             poll_until_shares_are([2, 2], again, other)
             assert again.owned == before
 
@@ -178,15 +178,15 @@ def test_a_group_changes_its_protocol_in_both_directions_while_it_runs(
         return next(str(it.type) for it in listed if it.group_id == name)
 
     classic = Member(quick.bootstrap, name, name, protocol=strategy)
-    with members(classic):
+    with closing_at_the_end(classic):
         poll_until_shares_are([4], classic)
         assert "CLASSIC" in group_type()
         newer = Member(quick.bootstrap, name, name)
-        with members(newer):
+        with closing_at_the_end(newer):
             poll_until_shares_are([2, 2], classic, newer)
             assert "CONSUMER" in group_type()
             second_classic = Member(quick.bootstrap, name, name, protocol=strategy)
-            with members(second_classic):
+            with closing_at_the_end(second_classic):
                 poll_until_shares_are([1, 1, 2], classic, newer, second_classic)
             poll_until_shares_are([2, 2], classic, newer)
         poll_until_shares_are([4], classic)
@@ -206,7 +206,7 @@ def test_kafkas_tools_consume_and_describe_consumer_groups(
     completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert completed.stdout.splitlines() == [(it.value or b"").decode() for it in rd.numbered_messages(0, 3)], completed
     member = Member(quick.bootstrap, name, name)
-    with members(member):
+    with closing_at_the_end(member):
         poll_until_shares_are([2], member)
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         arguments = ("--bootstrap-server", quick.bootstrap, "--describe", "--group", name, "--state", "--verbose")
@@ -218,7 +218,7 @@ def test_the_command_line_shows_kind_members_targets_and_lag(quick: BrokerProces
     rd.create_topic(quick.bootstrap, name, partitions=2)
     rd.produce(quick.bootstrap, name, rd.numbered_messages(0, 3))
     member = Member(quick.bootstrap, name, name, client_id="reader")
-    with members(member):
+    with closing_at_the_end(member):
         member.read(3)
         member.consumer.commit(asynchronous=False)
         rd.produce(quick.bootstrap, name, rd.numbered_messages(3, 5))
@@ -236,8 +236,7 @@ def test_the_command_line_shows_kind_members_targets_and_lag(quick: BrokerProces
 
 
 def run_groups(*arguments: str) -> str:
-    command = [sys.executable, "-m", "ottla_operator.cli", "groups", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_ottla("groups", *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
-from tests.e2e.up_process import command_environment
+from tests.ottla_command import command_environment
 
 
 def run(broker: BrokerProcess, *arguments: str, program: str = "ottla") -> subprocess.CompletedProcess[str]:

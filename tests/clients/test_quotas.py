@@ -37,21 +37,22 @@ class QuotaBroker:
     broker: BrokerProcess
     metrics_url: str
 
-    def throttle_seconds(self, quota: str, name: str, client_id: str = "") -> float:
-        labels = re.escape(f'{{quota="{quota}",entity="{name}",client_id="{client_id}"}}')
+    def throttle_seconds(self, quota: str, entity: str, client_id: str = "") -> float:
+        """For how long the broker has throttled a user or an address, or a client id, by now."""
+        labels = re.escape(f'{{quota="{quota}",entity="{entity}",client_id="{client_id}"}}')
         text = urllib.request.urlopen(self.metrics_url, timeout=10).read().decode()
         found = re.search(rf"^ottla_client_quota_throttle_seconds_total{labels} (\S+)$", text, re.MULTILINE)
         return float(found[1]) if found else 0.0
 
     @contextmanager
-    def assert_rate_is_held(self, quota: str, name: str, client_id: str = "") -> Iterator[None]:
+    def assert_rate_is_held(self, quota: str, entity: str, client_id: str) -> Iterator[None]:
         """The client waits for what it sends above the burst of one second; requests and batches
         have headers. A client that is slow by itself waits for less, and takes as long.
         """
         started_at = monotonic()
         yield
         elapsed_s = monotonic() - started_at
-        throttled_s = self.throttle_seconds(quota, name, client_id)
+        throttled_s = self.throttle_seconds(quota, entity, client_id)
         assert 0 < throttled_s <= 1.1 * PAYLOAD / RATE - 1 + 0.1
         assert max(throttled_s, elapsed_s) >= PAYLOAD / RATE - 1 - 0.1
 
@@ -76,9 +77,10 @@ def limited(broker_kind: str, new_broker: NewBroker) -> Iterator[QuotaBroker]:
         yield QuotaBroker(broker, f"http://127.0.0.1:{port}/metrics")
 
 
-def incompressible(size: int, count: int) -> list[bytes]:
+def incompressible_payload() -> list[bytes]:
+    """Values of 1000 bytes, PAYLOAD bytes in all."""
     random = Random(1)
-    return [random.randbytes(size) for _ in range(count)]
+    return [random.randbytes(1000) for _ in range(PAYLOAD // 1000)]
 
 
 def test_librdkafka_produces_and_consumes_at_the_rate_of_its_client_id(limited: QuotaBroker, name: str) -> None:
@@ -94,7 +96,7 @@ def test_librdkafka_produces_and_consumes_at_the_rate_of_its_client_id(limited: 
             "throttle_cb": lambda event: throttle_times.append(event.throttle_time),
         }
     )
-    values = incompressible(1000, PAYLOAD // 1000)
+    values = incompressible_payload()
     failed: list[object] = []
     with limited.assert_rate_is_held("producer_byte_rate", "", name):
         for value in values:
@@ -112,7 +114,7 @@ def test_kafka_python_produces_and_consumes_at_the_rate_of_its_user_and_client_i
     rd.create_topic(at, name)
     both = (("user", "ANONYMOUS"), ("client-id", name))
     limited.set_quota(*both, producer_byte_rate=RATE, consumer_byte_rate=RATE)
-    values = incompressible(1000, PAYLOAD // 1000)
+    values = incompressible_payload()
     with (
         limited.assert_rate_is_held("producer_byte_rate", "ANONYMOUS", name),
         closing(KafkaProducer(bootstrap_servers=at, client_id=name, batch_size=4000)) as producer,
@@ -132,7 +134,7 @@ def test_kafka_python_produces_and_consumes_at_the_rate_of_its_user_and_client_i
 def test_share_consumer_is_held_to_the_rate_of_its_client_id(limited: QuotaBroker, name: str) -> None:
     at = limited.broker.bootstrap
     rd.create_topic(at, name)
-    values = incompressible(1000, PAYLOAD // 1000)
+    values = incompressible_payload()
     producer = ck.Producer({"bootstrap.servers": at, "batch.size": 4000})
     for value in values:
         producer.produce(name, value)

@@ -26,7 +26,7 @@ def test_records_configs_and_commits_are_kept(new_broker: NewBroker, how: str) -
         rd.create_topic(broker.bootstrap, "kept", 3, retention_ms=-1, segment_bytes=1048576)
         for partition in range(3):
             rd.produce(broker.bootstrap, "kept", messages(), partition=partition, compression_type="lz4")
-        with rd.consumer(broker.bootstrap, "group") as reader:
+        with rd.open_consumer(broker.bootstrap, "group") as reader:
             reader.commit(offsets=[ck.TopicPartition("kept", 1, 33, metadata="half way")], asynchronous=False)
         before = rd.topic_id(broker.bootstrap, "kept")
         terminate(broker, how)
@@ -34,7 +34,7 @@ def test_records_configs_and_commits_are_kept(new_broker: NewBroker, how: str) -
         assert rd.topic_id(broker.bootstrap, "kept") == before
         for partition in range(3):
             assert rd.to_messages(rd.consume(broker.bootstrap, "kept", partition=partition)) == messages()
-        with rd.consumer(broker.bootstrap, "group") as reader:
+        with rd.open_consumer(broker.bootstrap, "group") as reader:
             (found,) = reader.committed([ck.TopicPartition("kept", 1)], timeout=20)
         assert (found.offset, found.metadata) == (33, "half way")
         assert rd.produce(broker.bootstrap, "kept", messages()) == list(range(50, 100))
@@ -79,7 +79,7 @@ def test_idempotent_producer_continues_without_loss_or_duplicates(new_broker: Ne
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_group_members_rejoin(new_broker: NewBroker, how: str) -> None:
+def test_group_members_rejoin_and_read_on(new_broker: NewBroker, how: str) -> None:
     with new_broker() as broker:
         rd.create_topic(broker.bootstrap, "work", 4)
         settings: dict[str, object] = {"reconnect_backoff_max_ms": 200, "auto_commit_interval_ms": 100}

@@ -34,14 +34,14 @@ def segments(broker: BrokerProcess, topic: str) -> list[Path]:
 
 
 def earliest(broker: BrokerProcess, topic: str) -> int:
-    with rd.consumer(broker.bootstrap) as reader:
+    with rd.open_consumer(broker.bootstrap) as reader:
         low, _ = reader.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=10)
         return int(low)
 
 
-def messages_of_age(count: int, age_ms: int, key: bytes | None = None) -> list[Message]:
+def messages_of_age(count: int, age_ms: int) -> list[Message]:
     at = int(time.time() * 1000) - age_ms
-    return [Message(key or b"%d" % number, LARGE, at + number) for number in range(count)]
+    return [Message(b"%d" % number, LARGE, at + number) for number in range(count)]
 
 
 def test_segments_roll_by_size_and_are_read_across(cleaning_broker: BrokerProcess, name: str) -> None:
@@ -94,9 +94,8 @@ def test_compaction_keeps_the_last_value_of_each_key(cleaning_broker: BrokerProc
     newer = [Message(b"key 1", LARGE, at + 200 + number) for number in range(11)]
 
     def compacted() -> bool:
-        rd.produce(
-            cleaning_broker.bootstrap, name, newer
-        )  # a later cleaning removes the tombstone, and needs new records
+        # A later cleaning removes the tombstone, and needs new records.
+        rd.produce(cleaning_broker.bootstrap, name, newer)
         kept = rd.consume(cleaning_broker.bootstrap, name)
         return kept[0].offset() > 40 and b"key 0" not in {message.key() for message in kept}
 

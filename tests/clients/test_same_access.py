@@ -13,10 +13,9 @@ from ottla_broker.requests.api import find_api
 from ottla_broker.security.authorizer import IMPLIED_BY, OPERATIONS, Operation, ResourceType
 from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.channel import Channel
-from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
 from tests.clients.access_probes import BETWEEN_BROKERS, SINCE, Names, probes
-from tests.clients.api_session import KEYS, VERSIONS, Json, build_message, encode_values, has_message_class
+from tests.clients.api_session import KEYS, VERSIONS, Json, encode_values, exchange, has_message_class
 from tests.clients.response_differences import find_differences
 from tests.clients.secured_pair import SecuredBroker, run_secured_pair
 from tests.clients.walks.normalized_responses import ResponseNormalizer
@@ -143,8 +142,8 @@ def without_user_name(answer: Json, user: str = NOBODY) -> str:
 async def ask_both(kafka: SecuredBroker, ottla: SecuredBroker) -> list[dict[SentRequest, Json]]:
     served = [await prepare(side) for side in (kafka, ottla)]
     sides = [(side, ids) for side, (ids, _) in zip((kafka, ottla), served, strict=True)]
-    spoken = served[0][1]
-    return [dict(await ask_all(side, ids, spoken)) for side, ids in sides]
+    kafka_versions = served[0][1]
+    return [dict(await ask_all(side, ids, kafka_versions)) for side, ids in sides]
 
 
 async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple[int, int]]]:
@@ -157,7 +156,7 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
         return await exchange(admin, api, version, fields)
 
     names = [Names.of_user(user, UUID(int=0)) for user in USERS]
-    wanted = [{"name": of.topic, "num_partitions": 1, "replication_factor": 1} for of in names]
+    wanted = [{"name": it.topic, "num_partitions": 1, "replication_factor": 1} for it in names]
     made = await send("create_topics", 7, topics=wanted, timeout=10_000)
     assert {one.error_code for one in made.topics} == {ErrorCode.none}, made
     rights = [
@@ -188,11 +187,11 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
 
     async def have_records_and_commits() -> bool:
         codes = set()
-        for of in names:
+        for it in names:
             at = [{"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}]
-            group = {"group_id": of.group, "generation_id_or_member_epoch": -1, "member_id": ""}
-            await send("find_coordinator", 4, key_type=0, coordinator_keys=[of.group])
-            kept = await send("offset_commit", 8, **group, topics=[{"name": of.topic, "partitions": at}])
+            group = {"group_id": it.group, "generation_id_or_member_epoch": -1, "member_id": ""}
+            await send("find_coordinator", 4, key_type=0, coordinator_keys=[it.group])
+            kept = await send("offset_commit", 8, **group, topics=[{"name": it.topic, "partitions": at}])
             codes.add(kept.topics[0].partitions[0].error_code)
         return codes == {ErrorCode.none}
 
@@ -205,7 +204,7 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
     await eventually_async(has_producer_ids)
 
     async def has_transaction_coordinators() -> bool:
-        ids = [of.transactional_id for of in names]
+        ids = [it.transactional_id for it in names]
         found = await send("find_coordinator", 4, key_type=1, coordinator_keys=ids)
         description = await send("describe_transactions", 0, transactional_ids=ids)
         codes = {one.error_code for one in (*found.coordinators, *description.transaction_states)}
@@ -213,7 +212,7 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
 
     await eventually_async(has_transaction_coordinators)
     records = [{"index": 0, "records": encode_values(b"first")}]
-    data = [{"name": of.topic, "partition_data": records} for of in names]
+    data = [{"name": it.topic, "partition_data": records} for it in names]
     written = await send("produce", 9, acks=-1, timeout=10_000, topic_data=data)
     assert {one.partition_responses[0].error_code for one in written.responses} == {ErrorCode.none}, written
     versions = admin.versions
@@ -225,29 +224,25 @@ def pattern_of(kind: ResourceType, user: str) -> str:
     return "User:" if kind is ResourceType.user else f"{user}."
 
 
-async def exchange(channel: Channel, api: str, version: int, fields: dict[str, Any]) -> Any:
-    key = KEYS[api]
-    frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
-    return read_response(bytes(frame), key, version)
-
-
 async def ask_all(
-    side: SecuredBroker, ids: dict[str, UUID], spoken: dict[int, tuple[int, int]]
+    side: SecuredBroker, ids: dict[str, UUID], kafka_versions: dict[int, tuple[int, int]]
 ) -> list[tuple[SentRequest, Json]]:
-    return [answer for user in USERS for answer in await ask_as(side, Names.of_user(user, ids[user]), spoken)]
+    return [answer for user in USERS for answer in await ask_as(side, Names.of_user(user, ids[user]), kafka_versions)]
 
 
-async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, int]]) -> list[tuple[SentRequest, Json]]:
+async def ask_as(
+    side: SecuredBroker, names: Names, kafka_versions: dict[int, tuple[int, int]]
+) -> list[tuple[SentRequest, Json]]:
     channels: dict[bool, Channel] = {}
     answers: list[tuple[SentRequest, Json]] = []
-    normalizer = ResponseNormalizer("", {of.topic_id: "<topic>"})
-    for api, case, fields in probes(of):
-        if of.user in STREAMS_USERS and api not in STREAMS_APIS:
+    normalizer = ResponseNormalizer("", {names.topic_id: "<topic>"})
+    for api, case, fields in probes(names):
+        if names.user in STREAMS_USERS and api not in STREAMS_APIS:
             continue
         between_brokers = api in BETWEEN_BROKERS
-        for version in versions_tried(of.user, api, SINCE.get((api, case), 0), spoken):
+        for version in versions_tried(names.user, api, SINCE.get((api, case), 0), kafka_versions):
             if between_brokers not in channels or not channels[between_brokers].is_open:
-                channels[between_brokers] = await side.open_as(of.user, to_controller=between_brokers)
+                channels[between_brokers] = await side.open_as(names.user, to_controller=between_brokers)
             try:
                 answer = await asyncio.wait_for(exchange(channels[between_brokers], api, version, fields), 20)
             except ConnectionError:
@@ -255,13 +250,13 @@ async def ask_as(side: SecuredBroker, of: Names, spoken: dict[int, tuple[int, in
             else:
                 if between_brokers:
                     normal = refusal(answer)
-                elif of.user in STREAMS_USERS:
+                elif names.user in STREAMS_USERS:
                     normal = allowed_of_streams(answer)
                 else:
                     normal = normalizer.normalize(answer)
                 if api == "create_delegation_token" and answer.error_code is ErrorCode.none:
                     await wait_until_described(side, answer.hmac)
-            answers.append((SentRequest(of.user, api, case, version), normal))
+            answers.append((SentRequest(names.user, api, case, version), normal))
     for channel in channels.values():
         channel.close()
     return answers
@@ -295,10 +290,10 @@ def refusal(response: Any) -> str:
     return "refused" if response.error_code is ErrorCode.cluster_authorization_failed else "not refused"
 
 
-def versions_tried(user: str, api: str, since: int, spoken: dict[int, tuple[int, int]]) -> Iterator[int]:
+def versions_tried(user: str, api: str, since: int, kafka_versions: dict[int, tuple[int, int]]) -> Iterator[int]:
     """The first and the last one that both serve; all for the user without rights."""
     first, last = VERSIONS[api]
-    low, high = spoken.get(KEYS[api], (first, last))
+    low, high = kafka_versions.get(KEYS[api], (first, last))
     common = range(max(first, low, since), min(last, high) + 1)
     both = [version for version in common if has_message_class(api, version)]
     yield from both if user == NOBODY else dict.fromkeys((both[0], both[-1]))

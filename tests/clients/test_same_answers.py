@@ -61,7 +61,6 @@ BROKERS = {
 CASES = {each.__name__: each for each in (*ALL_CASES, *NEWER_CASES)} | TWO_PHASE_CASES
 OF_4_3 = {*(each.__name__ for each in NEWER_CASES), *TWO_PHASE_CASES}
 SETTINGS = {"num_partitions": 1, "group_initial_rebalance_delay_ms": 0}
-RUN = "run"
 
 
 class KnownDifference(NamedTuple):
@@ -213,12 +212,12 @@ def test_responses_equal_kafkas(api: str, request: pytest.FixtureRequest, broker
     recorded = json.loads(stored.read_text()) if stored.exists() else {}
     if recording:
         assert broker_kind == "kafka", "only Apache Kafka's responses are recorded"
-        recorded[api] = group_by_version_range(asyncio.run(collect_responses(broker.bootstrap, RUN, api, None)))
+        recorded[api] = group_by_version_range(asyncio.run(collect_responses(broker.bootstrap, api, None)))
         stored.write_text(to_json_text(recorded))
         return
     wanted = recorded[api]
     versions = sorted({version for case in wanted.values() for runs in case for version in versions_in(runs)})
-    got = group_by_version_range(asyncio.run(collect_responses(broker.bootstrap, RUN, api, versions)))
+    got = group_by_version_range(asyncio.run(collect_responses(broker.bootstrap, api, versions)))
     found = [
         f"{api} {line}"
         for line in differences(wanted, got)
@@ -227,12 +226,8 @@ def test_responses_equal_kafkas(api: str, request: pytest.FixtureRequest, broker
     assert not found, "\n".join(found)
 
 
-async def collect_responses(
-    bootstrap: str, run: str, api: str, versions: list[int] | None
-) -> dict[int, dict[str, Json]]:
-    """The responses by version and case. `run` is part of every name; `versions` None: those that
-    both sides support.
-    """
+async def collect_responses(bootstrap: str, api: str, versions: list[int] | None) -> dict[int, dict[str, Json]]:
+    """The responses by version and case. `versions` None: those that both sides support."""
     host, _, port = bootstrap.partition(":")
     name = api.partition(" ")[0]
     if versions is None:
@@ -245,7 +240,7 @@ async def collect_responses(
         ]
     found = {}
     for version in versions:
-        session = ApiSession(host, int(port), run, name, version)
+        session = ApiSession(host, int(port), "run", name, version)
         try:
             await CASES[api](session)
         finally:

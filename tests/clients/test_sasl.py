@@ -29,12 +29,11 @@ from kafka import KafkaProducer
 
 from ottla_broker.wire.channel import Channel, open_channel
 from ottla_broker.wire.client_security import ClientSecurity
-from tests.brokers import BrokerProcess
+from tests.brokers import BrokerProcess, add_listeners
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import messages
 from tests.e2e.java_tools import run_java_tool
-from tests.ports import free_port
 from tests.waiting import eventually, eventually_async
 
 WITHIN_S = 30.0
@@ -73,15 +72,9 @@ def login_settings(open_port: int, login_port: int) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def secured(new_broker: NewBroker) -> Iterator[SaslBroker]:
     with new_broker(start=False) as broker:
-        ports = {"PLAINTEXT": broker.port, "LOGIN": free_port()}
-        protocols = {"PLAINTEXT": "PLAINTEXT", "LOGIN": "SASL_PLAINTEXT"}
-        if broker.kind == "kafka":
-            ports["CONTROLLER"], protocols["CONTROLLER"] = free_port(), "PLAINTEXT"
-            (broker.folder / "controller.port").write_text(str(ports["CONTROLLER"]))
+        ports = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"})
         users = f'user_alice="{PLAIN_PASSWORD}" user_bob="bobs"'
         broker.settings |= {
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "listener.name.login.plain.sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required {users};",
             **{
@@ -159,7 +152,7 @@ def test_librdkafka_logs_in_produces_consumes_and_joins_a_group(secured: SaslBro
     allow_everything_on(secured, name)
     how = login(mechanism)
     assert rd.produce(secured.sasl, name, messages(), enable_idempotence=True, **how) == list(range(50))
-    with rd.consumer(secured.sasl, name, **how) as reader:
+    with rd.open_consumer(secured.sasl, name, **how) as reader:
         reader.subscribe([name])
         assert [rd.poll_message(reader).value() for _ in range(50)] == [it.value for it in messages()]
         reader.commit(asynchronous=False)
@@ -199,7 +192,7 @@ def test_wrong_logins_are_refused(secured: SaslBroker) -> None:
 def was_refused(secured: SaslBroker, how: dict[str, Any]) -> bool:
     """Waits until a client reports that its login failed."""
     errors: list[ck.KafkaError] = []
-    settings = {key.replace("_", "."): value for key, value in how.items()}
+    settings = rd.to_librdkafka_names(how)
     client = AdminClient({"bootstrap.servers": secured.sasl, "error_cb": errors.append, **settings})
 
     def failed() -> bool:
@@ -214,7 +207,7 @@ def test_client_without_entries_sees_and_does_nothing(secured: SaslBroker, name:
     how = login("PLAIN", "bob", "bobs")
     with pytest.raises(ck.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
         rd.produce(secured.sasl, name, rd.numbered_messages(0, 1), **how)
-    settings = {key.replace("_", "."): value for key, value in how.items()}
+    settings = rd.to_librdkafka_names(how)
     bob = AdminClient({"bootstrap.servers": secured.sasl, **settings})
     assert name not in bob.list_topics(timeout=WITHIN_S).topics
     binding = acl(ResourceType.TOPIC, name, AclOperation.ALL, "bob")
@@ -227,7 +220,7 @@ def test_removed_entry_stops_the_next_request_of_an_open_connection(secured: Sas
     rd.create_topic(secured.broker.bootstrap, name, 1)
     write = acl(ResourceType.TOPIC, name, AclOperation.WRITE)
     create_acls(secured, write)
-    how = {key.replace("_", "."): value for key, value in login("PLAIN").items()}
+    how = rd.to_librdkafka_names(login("PLAIN"))
     producer = ck.Producer({"bootstrap.servers": secured.sasl, **how})
     outcomes: list[ck.KafkaError | None] = []
 
@@ -255,7 +248,7 @@ def test_topics_are_created_automatically_only_for_clients_that_may_create_them(
 def test_operation_on_the_cluster_counts_for_the_deletion_of_any_topic(secured: SaslBroker, name: str) -> None:
     for topic in (name, f"{name}.2"):
         rd.create_topic(secured.broker.bootstrap, topic, 1)
-    settings = {key.replace("_", "."): value for key, value in login("PLAIN", "bob", "bobs").items()}
+    settings = rd.to_librdkafka_names(login("PLAIN", "bob", "bobs"))
     bob = AdminClient({"bootstrap.servers": secured.sasl, **settings})
     with pytest.raises(ck.KafkaException) as refused:
         bob.delete_topics([name])[name].result(WITHIN_S)
@@ -270,7 +263,7 @@ def test_operation_on_the_cluster_counts_for_the_deletion_of_any_topic(secured: 
         bob.delete_topics([f"{name}.2"])[f"{name}.2"].result(WITHIN_S)
 
 
-def test_deny_wins_and_prefixes_count(secured: SaslBroker, name: str) -> None:
+def test_deny_wins_over_a_rule_with_a_prefix(secured: SaslBroker, name: str) -> None:
     for topic in (name, f"{name}.secret"):
         rd.create_topic(secured.broker.bootstrap, topic, 1)
     create_acls(
@@ -284,7 +277,9 @@ def test_deny_wins_and_prefixes_count(secured: SaslBroker, name: str) -> None:
         rd.produce(secured.sasl, f"{name}.secret", rd.numbered_messages(0, 1), **how)
 
 
-def test_changed_and_removed_credentials(secured: SaslBroker, name: str) -> None:
+def test_changed_password_replaces_the_former_and_a_removed_credential_is_unknown(
+    secured: SaslBroker, name: str
+) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     allow_everything_on(secured, name, user="carol")
     set_password(secured, "carol", "first", ScramMechanism.SCRAM_SHA_256)
@@ -343,7 +338,7 @@ async def is_closed(channel: Channel) -> bool:
     return not channel.is_open
 
 
-def test_java_tools_with_acls_and_a_login(secured: SaslBroker, name: str, tmp_path: Path) -> None:
+def test_java_tools_change_acls_and_log_in(secured: SaslBroker, name: str, tmp_path: Path) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     acls, at = "org.apache.kafka.tools.AclCommand", secured.broker.bootstrap
     added = run_java_tool(

@@ -34,15 +34,15 @@ AGE_OR_0 = '{"name":"age","type":"int","default":0}'
 
 
 @pytest.fixture(scope="module")
-def registry_broker(new_broker: NewBroker) -> Iterator[tuple[BrokerProcess, str]]:
-    port = free_port()
-    with new_broker(**{"schema.registry.listener": f"127.0.0.1:{port}"}) as broker:
-        yield broker, f"http://127.0.0.1:{port}"
+def registry_broker(new_broker: NewBroker) -> Iterator[BrokerProcess]:
+    with new_broker(**{"schema.registry.listener": f"127.0.0.1:{free_port()}"}) as broker:
+        yield broker
 
 
 @pytest.fixture
-def url(registry_broker: tuple[BrokerProcess, str]) -> str:
-    return registry_broker[1]
+def url(registry_broker: BrokerProcess) -> str:
+    """The address of the registry."""
+    return f"http://{registry_broker.settings['schema.registry.listener']}"
 
 
 @pytest.fixture
@@ -51,18 +51,17 @@ def client(url: str) -> SchemaRegistryClient:
 
 
 def test_avro_records_pass_from_a_serializer_to_a_deserializer(
-    registry_broker: tuple[BrokerProcess, str], client: SchemaRegistryClient, name: str
+    registry_broker: BrokerProcess, url: str, client: SchemaRegistryClient, name: str
 ) -> None:
-    broker, url = registry_broker
     serialize = AvroSerializer(client, USER)
     context = SerializationContext(name, MessageField.VALUE)
     data = serialize({"name": "Ottla"}, context)
     assert data is not None and data[0] == 0
-    rd.create_topic(broker.bootstrap, name)
-    producer = ck.Producer({"bootstrap.servers": broker.bootstrap})
+    rd.create_topic(registry_broker.bootstrap, name)
+    producer = ck.Producer({"bootstrap.servers": registry_broker.bootstrap})
     producer.produce(name, data)
     assert producer.flush(30) == 0
-    [message] = rd.consume(broker.bootstrap, name, 1)
+    [message] = rd.consume(registry_broker.bootstrap, name, 1)
     deserialize = AvroDeserializer(SchemaRegistryClient({"url": url}))
     assert deserialize(message.value(), context) == {"name": "Ottla"}
     assert client.get_latest_version(f"{name}-value").schema.schema_str == USER_PRINTED
@@ -201,8 +200,7 @@ def test_a_restarted_broker_has_the_schemas_again(new_broker: NewBroker) -> None
         broker.stop()
         broker.start()
         restarted = SchemaRegistryClient({"url": f"http://127.0.0.1:{port}"})
-        rd_versions = restarted.get_versions("a-value")
-        assert rd_versions == [1] and restarted.get_compatibility("a-value") == "FULL"
+        assert restarted.get_versions("a-value") == [1] and restarted.get_compatibility("a-value") == "FULL"
         assert restarted.register_schema("a-value", Schema(USER, "AVRO")) == 1
 
 
@@ -265,7 +263,7 @@ def hostile_schemas() -> dict[str, tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", [*hostile_schemas()])
 def test_a_hostile_schema_costs_nobody_else(
-    registry_broker: tuple[BrokerProcess, str], client: SchemaRegistryClient, kind: str, name: str
+    registry_broker: BrokerProcess, client: SchemaRegistryClient, kind: str, name: str
 ) -> None:
     text, schema_type = hostile_schemas()[kind]
     subject = f"{name}-{kind.replace(' ', '-')}"
@@ -277,15 +275,15 @@ def test_a_hostile_schema_costs_nobody_else(
             client.register_schema(subject, Schema(text, schema_type))
         assert refused.value.error_code in (42201, 42209)
     assert client.register_schema(name, Schema(USER, "AVRO")), "the registry serves others"
-    assert rd.admin_client(registry_broker[0].bootstrap).list_topics(timeout=10).topics, "the broker serves others"
+    assert rd.admin_client(registry_broker.bootstrap).list_topics(timeout=10).topics, "the broker serves others"
 
 
 def test_a_schema_of_5_mb_costs_nobody_else(
-    registry_broker: tuple[BrokerProcess, str], client: SchemaRegistryClient, url: str, name: str
+    registry_broker: BrokerProcess, client: SchemaRegistryClient, url: str, name: str
 ) -> None:
     """While one client registers it, others read schemas and produce records, again and again."""
     known = client.register_schema(name, Schema(USER, "AVRO"))
-    topic, bootstrap = f"{name}-records", registry_broker[0].bootstrap
+    topic, bootstrap = f"{name}-records", registry_broker.bootstrap
     rd.create_topic(bootstrap, topic)
     fields = ",".join(f'{{"name":"f{number}","type":"int"}}' for number in range(165_000))
     large = Schema(f'{{"type":"record","name":"Large","fields":[{fields}]}}', "AVRO")
@@ -309,9 +307,9 @@ def test_a_schema_of_5_mb_costs_nobody_else(
 
 @pytest.mark.parametrize("setting", ["confluent.value.schema.validation", "redpanda.value.schema.id.validation"])
 def test_a_topic_that_validates_schemas_refuses_records_of_unknown_ones(
-    registry_broker: tuple[BrokerProcess, str], client: SchemaRegistryClient, name: str, setting: str
+    registry_broker: BrokerProcess, client: SchemaRegistryClient, name: str, setting: str
 ) -> None:
-    bootstrap, topic = registry_broker[0].bootstrap, f"{name}-{setting.split('.')[0]}"
+    bootstrap, topic = registry_broker.bootstrap, f"{name}-{setting.split('.')[0]}"
     validation: dict[str, Any] = {setting: "true"}
     rd.create_topic(bootstrap, topic, **validation)
     context = SerializationContext(topic, MessageField.VALUE)

@@ -84,15 +84,14 @@ def test_access_rules_of_topics_hold_for_their_subjects(secured_registry: Secure
 
 def test_the_registry_has_the_tls_of_its_listener(new_broker: NewBroker, tmp_path: Path) -> None:
     authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    keystore, registry, tls, http = authority.folder / "keystore.pem", free_port(), free_port(), free_port()
-    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
+    registry, tls, http = free_port(), free_port(), free_port()
     certificate, key = create_client_certificate(authority, "alice")
     with new_broker(start=False) as broker:
         broker.settings |= {
             "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},TLS://127.0.0.1:{tls}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TLS:SSL",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(keystore),
+            "ssl.keystore.location": str(authority.write_keystore()),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(authority.certificate),
             "listener.name.tls.ssl.client.auth": "required",

@@ -4,16 +4,12 @@ levels, forms of a schema, pages, and look-ups by metadata.
 
 import base64
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import requests
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-
-from tests.clients.conftest import NewBroker
-from tests.ports import free_port
 
 NEWER_CLIENT = {"Confluent-Accept-Unknown-Properties": "true"}
 LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
@@ -36,10 +32,8 @@ class Registry:
 
 
 @pytest.fixture(scope="module")
-def registry(new_broker: NewBroker) -> Iterator[Registry]:
-    port = free_port()
-    with new_broker(**{"schema.registry.listener": f"127.0.0.1:{port}"}):
-        yield Registry(f"http://127.0.0.1:{port}")
+def registry(registry: str) -> Registry:
+    return Registry(registry)
 
 
 @pytest.mark.parametrize(

@@ -44,15 +44,21 @@ JSON_RECORD = b'\0\0\0\0\x1a{"name":"k","count":1}'
 
 
 @pytest.fixture(params=[KARAPACE, CONFLUENT])
-def broker(request: pytest.FixtureRequest, new_broker: NewBroker) -> Iterator[tuple[BrokerProcess, str]]:
-    port = free_port()
-    with new_broker(**{"schema.registry.listener": f"127.0.0.1:{port}"}) as broker:
+def broker(request: pytest.FixtureRequest, new_broker: NewBroker) -> Iterator[BrokerProcess]:
+    """A broker with the records of another registry."""
+    with new_broker(**{"schema.registry.listener": f"127.0.0.1:{free_port()}"}) as broker:
         rd.create_topic(broker.bootstrap, "_schemas", cleanup_policy="compact")
         producer = ck.Producer({"bootstrap.servers": broker.bootstrap})
         for key, value in json.loads((RECORDS / f"{request.param}-records.json").read_text()):
             producer.produce("_schemas", value, key)
         assert producer.flush(30) == 0
-        yield broker, f"http://127.0.0.1:{port}"
+        yield broker
+
+
+@pytest.fixture
+def url(broker: BrokerProcess) -> str:
+    """The address of the broker's registry."""
+    return f"http://{broker.settings['schema.registry.listener']}"
 
 
 def context(topic: str) -> SerializationContext:
@@ -60,9 +66,9 @@ def context(topic: str) -> SerializationContext:
 
 
 def test_serializers_write_the_ids_of_the_other_registry_and_read_its_records(
-    broker: tuple[BrokerProcess, str],
+    url: str,
 ) -> None:
-    client = SchemaRegistryClient({"url": broker[1]})
+    client = SchemaRegistryClient({"url": url})
     value = {"name": "k", "age": 1, "mail": None}
     assert AvroSerializer(client, USER)(value, context("kuser")) == AVRO_RECORD
     assert AvroDeserializer(client)(AVRO_RECORD, context("kuser")) == value
@@ -78,13 +84,12 @@ def test_serializers_write_the_ids_of_the_other_registry_and_read_its_records(
         assert client.get_versions(subject) == [1]
 
 
-def test_a_deleted_setting_is_deleted_in_every_form_of_its_key(broker: tuple[BrokerProcess, str]) -> None:
+def test_a_deleted_setting_is_deleted_in_every_form_of_its_key(broker: BrokerProcess, url: str) -> None:
     """Confluent's registry writes the key of the global level without a subject."""
-    server, url = broker
-    keys = {message.key() for message in rd.consume(server.bootstrap, "_schemas") if b'"CONFIG"' in message.key()}
+    keys = {message.key() for message in rd.consume(broker.bootstrap, "_schemas") if b'"CONFIG"' in message.key()}
     requests.delete(f"{url}/config", timeout=30).raise_for_status()
-    last: dict[bytes, Any] = {message.key(): message.value() for message in rd.consume(server.bootstrap, "_schemas")}
+    last: dict[bytes, Any] = {message.key(): message.value() for message in rd.consume(broker.bootstrap, "_schemas")}
     of_all = [key for key in keys if json.loads(key).get("subject") is None]
     assert of_all and [last[key] for key in of_all] == [None] * len(of_all)
-    server.restart()
+    broker.restart()
     assert requests.get(f"{url}/config", timeout=30).json() == {"compatibilityLevel": "BACKWARD"}

@@ -4,9 +4,8 @@ its own requests.
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -27,6 +26,7 @@ from tests.clients.share_member import (
     set_offset_reset,
 )
 from tests.jars import KAFKA_4_3, kafka_classpath
+from tests.ottla_command import run_ottla
 from tests.slow_tests import slow
 from tests.tools_jvm import check_tool
 
@@ -92,8 +92,7 @@ def test_a_java_share_consumer_acknowledges_each_record_once(broker: BrokerProce
 
 def test_ottla_share_shows_members_and_lag(quick: BrokerProcess, name: str) -> None:
     def ottla_share(*arguments: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "ottla_operator.cli", "share", *arguments, "--bootstrap", quick.bootstrap]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = run_ottla("share", *arguments, "--bootstrap", quick.bootstrap)
         return done.returncode, done.stdout
 
     async def test(member: ShareMember) -> None:
@@ -160,8 +159,7 @@ def test_records_whose_lock_expires_come_again_to_another_member(quick: BrokerPr
     async def test(member: ShareMember) -> None:
         await member.join()
         first, _ = await member.fetch(1, max_records=4)
-        other = ShareMember(name, name, quick.bootstrap)
-        try:
+        with closing(ShareMember(name, name, quick.bootstrap)) as other:
             await other.join()
             rest, _ = await other.fetch(1)
             assert [one.offset for one in first] == [0, 1, 2, 3]
@@ -171,8 +169,6 @@ def test_records_whose_lock_expires_come_again_to_another_member(quick: BrokerPr
             assert [(one.offset, one.delivery_count) for one in later] == [(at, 2) for at in range(4)]
             assert (await member.acknowledge(1, [(0, 0, 3, ACCEPT)])) == {0: ErrorCode.invalid_record_state}
             assert (await other.acknowledge(1, [(0, 0, 3, ACCEPT)])) == {0: ErrorCode.none}
-        finally:
-            other.close()
 
     run_with_member(quick, name, test)
 
@@ -205,13 +201,10 @@ def test_a_lost_connection_releases_its_records(broker: BrokerProcess, name: str
         await member.join()
         await member.fetch(1)
         member.close()
-        other = ShareMember(name, name, broker.bootstrap)
-        try:
+        with closing(ShareMember(name, name, broker.bootstrap)) as other:
             await other.join()
             found, _ = await other.fetch(1, max_wait=10_000)
             assert [(one.offset, one.delivery_count) for one in found] == [(at, 2) for at in range(10)]
-        finally:
-            other.close()
 
     run_with_member(broker, name, test)
 
@@ -225,8 +218,7 @@ def test_a_lost_connection_releases_the_records_of_all_its_members(broker: Broke
         more_records, _ = await second.fetch(1, max_records=3)
         assert [one.offset for one in (*first_records, *more_records)] == list(range(7))
         member.close()
-        other = ShareMember(name, name, broker.bootstrap)
-        try:
+        with closing(ShareMember(name, name, broker.bootstrap)) as other:
             await other.join()
             found: list[DeliveredRecord] = []
             while len(found) < 10:
@@ -234,8 +226,6 @@ def test_a_lost_connection_releases_the_records_of_all_its_members(broker: Broke
             assert sorted((one.offset, one.delivery_count) for one in found) == [
                 (at, 2 if at < 7 else 1) for at in range(10)
             ]
-        finally:
-            other.close()
 
     run_with_member(broker, name, test)
 
@@ -271,7 +261,7 @@ def test_rejected_records_become_dead_letters(new_broker: NewBroker, name: str) 
         }
 
 
-def test_locks_are_renewed(quick: BrokerProcess, name: str) -> None:
+def test_locks_are_renewed_only_by_requests_that_announce_it(quick: BrokerProcess, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         await member.fetch(1, max_records=1)

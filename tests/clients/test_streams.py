@@ -8,7 +8,6 @@ compiled.
 
 import json
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import Message
 from tests.jars import KAFKA_4_2, STREAMS, kafka_classpath
 from tests.java_gateway import start_jvm
+from tests.ottla_command import run_ottla
 from tests.tools_jvm import check_tool
 from tests.waiting import eventually
 
@@ -84,7 +84,7 @@ def gateway() -> Iterator[JavaGateway]:
 
 @contextmanager
 def run_word_count(
-    gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path, guarantee: str, protocol: str = "classic"
+    gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path, guarantee: str, protocol: str
 ) -> Iterator[Callable[[], str]]:
     """Runs the application until it is closed. Yields a function that returns its state."""
     application = start_word_count(gateway, broker, name, state, guarantee, protocol)
@@ -135,8 +135,8 @@ def run_tool(classpath: str, broker: BrokerProcess, main: str, *arguments: str) 
 
 
 def describe_group(broker: BrokerProcess, name: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "ottla_operator.cli", "groups", "describe", name, "-o", "json"]
-    output = subprocess.run([*command, "--bootstrap", broker.bootstrap], capture_output=True, text=True, check=True)
+    output = run_ottla("groups", "describe", name, "-o", "json", "--bootstrap", broker.bootstrap)
+    output.check_returncode()
     found: dict[str, Any] = json.loads(output.stdout)
     return found
 

@@ -21,14 +21,13 @@ from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.channel import open_channel
 from ottla_broker.wire.client_security import ClientSecurity
-from ottla_broker.wire.codec import read_response, request_class
+from ottla_broker.wire.codec import request_class
 from ottla_operator.kafka import acls, quotas
 from ottla_operator.kafka.client import connect
 from ottla_operator.plan.user_rules import desired_entries
 from ottla_operator.resources.user import User
-from tests.brokers import BrokerProcess, run_ottla_broker
-from tests.clients.api_session import build_message, has_message_class, type_hints
-from tests.ports import free_port
+from tests.brokers import BrokerProcess, add_listeners, run_ottla_broker
+from tests.clients.api_session import exchange, has_message_class, type_hints
 
 OTHER: Final = "globex"
 PRESENT, ABSENT = f"{OTHER}.orders", f"{OTHER}.absent"
@@ -73,11 +72,9 @@ USERS = (tenant_user("acme", "app"), tenant_user(OTHER, "orders"))
 @pytest.fixture(scope="module")
 def shared() -> Iterator[SharedBroker]:
     with run_ottla_broker(start=False) as broker:
-        login = free_port()
+        login = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"})["LOGIN"]
         users = " ".join(f'user_{it.user_name}="{PASSWORD}"' for it in USERS)
         broker.settings |= {
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},LOGIN://127.0.0.1:{login}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.login.plain.sasl.jaas.config": f"{MODULES}.plain.PlainLoginModule required {users};",
@@ -146,14 +143,11 @@ def without_unset(value: Any) -> Any:
     return [without_unset(it) for it in value if it is not None] if isinstance(value, list) else value
 
 
-async def request_as_text(shared: SharedBroker, api: str, version: int, fields: dict[str, Any]) -> str:
+async def response_as_text(shared: SharedBroker, api: str, version: int, fields: dict[str, Any]) -> str:
     """The response as text; or that the connection was closed."""
     channel = await open_channel("127.0.0.1", shared.login, "acme", security=shared.security("acme.app"))
-    key = int(ApiKey[api.upper()])
     try:
-        request = build_message(request_class(key, version), fields)
-        frame = await asyncio.wait_for(channel.send_in_version(key, version, request), RESPONSE_WITHIN_S)
-        return repr(read_response(bytes(frame), key, version))
+        return repr(await asyncio.wait_for(exchange(channel, api, version, fields), RESPONSE_WITHIN_S))
     except ConnectionError:
         return "the connection is closed"
     finally:
@@ -168,7 +162,7 @@ def versions(api: str) -> list[int]:
 @pytest.mark.parametrize("api", APIS)
 def test_listings_omit_resources_of_other_tenants(shared: SharedBroker, api: str) -> None:
     for version in versions(api):
-        shown = asyncio.run(request_as_text(shared, api, version, EVERY.get(api, {})))
+        shown = asyncio.run(response_as_text(shared, api, version, EVERY.get(api, {})))
         assert OTHER not in shown, f"{api} {version}: {shown}"
 
 
@@ -179,14 +173,14 @@ def test_a_name_of_another_tenant_gets_the_response_of_one_that_does_not_exist(s
         shown = []
         for it in (PRESENT, ABSENT):
             fields = {**without_unset(name_everything(cls, it)), **EVERY.get(api, {})}
-            shown.append(asyncio.run(request_as_text(shared, api, version, fields)).replace(it, "NAME"))
+            shown.append(asyncio.run(response_as_text(shared, api, version, fields)).replace(it, "NAME"))
         assert shown[0] == shown[1], f"{api} {version}"
 
 
 def test_a_tenant_sees_what_is_its_own(shared: SharedBroker) -> None:
     """Shows that the lists in the tests above are empty because of the tenant."""
     shown = {
-        api: asyncio.run(request_as_text(shared, api, versions(api)[-1], EVERY.get(api, {})))
+        api: asyncio.run(response_as_text(shared, api, versions(api)[-1], EVERY.get(api, {})))
         for api in ("metadata", "list_groups", "describe_topic_partitions")
     }
     assert all("acme.orders" in it for it in shown.values()), shown

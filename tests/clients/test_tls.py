@@ -5,7 +5,6 @@ certificates.
 import asyncio
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -17,13 +16,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.brokers import BrokerProcess
+from tests.brokers import BrokerProcess, add_listeners
 from tests.clients import librdkafka as rd
 from tests.clients.conftest import NewBroker
 from tests.clients.sample_messages import messages
 from tests.jars import java_command
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
-from tests.ports import free_port
+from tests.ottla_command import run_ottla
 from tests.waiting import eventually
 
 WITHIN_S = 30.0
@@ -43,19 +42,11 @@ class TlsBroker:
 @pytest.fixture(scope="module")
 def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsBroker]:
     authority = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
-    keystore = authority.folder / "keystore.pem"
-    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
     with new_broker(start=False) as broker:
-        ports = {"PLAINTEXT": broker.port, "TLS": free_port(), "MUTUAL": free_port()}
-        protocols = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL", "MUTUAL": "SSL"}
-        if broker.kind == "kafka":
-            ports["CONTROLLER"], protocols["CONTROLLER"] = free_port(), "PLAINTEXT"
-            (broker.folder / "controller.port").write_text(str(ports["CONTROLLER"]))
+        ports = add_listeners(broker, {"TLS": "SSL", "MUTUAL": "SSL"})
         broker.settings |= {
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:{it}" for name, it in protocols.items()),
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(keystore),
+            "ssl.keystore.location": str(authority.write_keystore()),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(authority.certificate),
             "listener.name.mutual.ssl.client.auth": "required",
@@ -78,12 +69,12 @@ def test_librdkafka_produces_consumes_and_joins_a_group(secured: TlsBroker, name
     rd.create_topic(secured.broker.bootstrap, name, 1)
     assert rd.produce(at, name, messages(), compression_type="lz4", **how) == list(range(50))
     assert rd.to_messages(rd.consume(at, name, 50, **how)) == messages()
-    with rd.consumer(at, name, **how) as reader:
+    with rd.open_consumer(at, name, **how) as reader:
         reader.subscribe([name])
         got = [rd.poll_message(reader).value() for _ in range(50)]
         reader.commit(asynchronous=False)
     assert got == [it.value for it in messages()]
-    with rd.consumer(at, name, **how) as reader:
+    with rd.open_consumer(at, name, **how) as reader:
         assert reader.committed([ck.TopicPartition(name, 0)])[0].offset == 50
 
 
@@ -131,8 +122,7 @@ def test_ottla_command_connects_over_tls(secured: TlsBroker, name: str, tmp_path
 
     def ottla(*arguments: str, stdin_text: str = "", config: Path | None = file) -> subprocess.CompletedProcess[str]:
         how = ["--bootstrap", secured.mutual, *(["--command-config", str(config)] if config else [])]
-        command = [sys.executable, "-m", "ottla_operator.cli", *arguments, *how]
-        return subprocess.run(command, input=stdin_text, capture_output=True, text=True, timeout=60, check=False)
+        return run_ottla(*arguments, *how, stdin=stdin_text)
 
     assert ottla("topics", "create", name).returncode == 0
     assert ottla("produce", name, stdin_text="one\ntwo\n").returncode == 0

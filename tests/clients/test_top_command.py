@@ -12,7 +12,7 @@ import confluent_kafka as ck
 
 from tests.brokers import BrokerProcess
 from tests.clients.conftest import NewBroker
-from tests.e2e.up_process import COMMAND, command_environment
+from tests.ottla_command import COMMAND, command_environment, run_ottla
 from tests.waiting import eventually
 
 
@@ -44,21 +44,12 @@ def commit_one(broker: BrokerProcess, topic: str, group: str) -> None:
 
 
 def run_top_once(broker: BrokerProcess, *arguments: str) -> str:
-    command = [*COMMAND, "top", *arguments, "--bootstrap", broker.bootstrap]
-    done = subprocess.run(
-        command,
-        env=command_environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    done = run_ottla("top", *arguments, "--bootstrap", broker.bootstrap)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def test_without_a_terminal_it_prints_one_table_with_rates(new_broker: NewBroker) -> None:
+def test_top_prints_one_table_with_rates_where_there_is_no_terminal(new_broker: NewBroker) -> None:
     with new_broker() as broker, producing(broker, "busy"):
         eventually(lambda: "busy" in run_top_once(broker, "--interval", "0.2"), within_s=30)
         (busy,) = (it for it in json.loads(run_top_once(broker, "topics", "-o", "json")) if it["topic"] == "busy")
@@ -71,7 +62,7 @@ def test_without_a_terminal_it_prints_one_table_with_rates(new_broker: NewBroker
         assert row.split()[:3] == ["1", broker.bootstrap, "controller"]
 
 
-def test_on_a_terminal_keys_choose_what_is_shown(new_broker: NewBroker) -> None:
+def test_keys_choose_what_top_shows_on_a_terminal(new_broker: NewBroker) -> None:
     with new_broker() as broker, producing(broker, "busy"):
         eventually(lambda: "busy" in run_top_once(broker, "--interval", "0.2"), within_s=30)
         commit_one(broker, "busy", "slow")
@@ -116,7 +107,5 @@ def test_on_a_terminal_keys_choose_what_is_shown(new_broker: NewBroker) -> None:
 
 
 def test_an_unknown_view_is_refused() -> None:
-    done = subprocess.run(
-        [*COMMAND, "top", "disks"], env=command_environment(), capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_ottla("top", "disks")
     assert done.returncode == 2 and "allowed: brokers, topics, groups" in done.stderr

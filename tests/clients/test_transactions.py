@@ -22,7 +22,7 @@ def transactional_producer(broker: BrokerProcess, transactional_id: str, **setti
             "bootstrap.servers": broker.bootstrap,
             "transactional.id": transactional_id,
             "linger.ms": 0,
-            **{key.replace("_", "."): value for key, value in settings.items()},
+            **rd.to_librdkafka_names(settings),
         }
     )
     producer.init_transactions(30)
@@ -103,7 +103,7 @@ def consume_and_transform(
 ) -> None:
     """Copies every record of `source` in one transaction, with the group's offsets."""
     producer = transactional_producer(broker, f"{source}-copy")
-    with rd.consumer(broker.bootstrap, group=f"{source}-group", auto_offset_reset="earliest") as reader:
+    with rd.open_consumer(broker.bootstrap, group=f"{source}-group", auto_offset_reset="earliest") as reader:
         reader.subscribe([source])
         messages = [message for message in reader.consume(10, 20) if message.error() is None]
         assert len(messages) == 10
@@ -116,7 +116,7 @@ def consume_and_transform(
 
 
 def committed_offset(broker: BrokerProcess, group: str, topic: str) -> int:
-    with rd.consumer(broker.bootstrap, group=group) as reader:
+    with rd.open_consumer(broker.bootstrap, group=group) as reader:
         (found,) = reader.committed([ck.TopicPartition(topic, 0)], 30)
         return int(found.offset)
 

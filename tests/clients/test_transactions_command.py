@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +13,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.api_session import ApiSession, encode_values
 from tests.clients.conftest import NewBroker
 from tests.clients.test_transactions import transactional_producer
+from tests.ottla_command import run_ottla
 from tests.waiting import eventually
 
 HANGING_PRODUCER = 4000
@@ -30,8 +29,7 @@ def unverified(new_broker: NewBroker) -> Iterator[BrokerProcess]:
 
 
 def run_command(broker: BrokerProcess, *arguments: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "ottla_operator.cli", "transactions", *arguments, "-b", broker.bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_ottla("transactions", *arguments, "-b", broker.bootstrap)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout + done.stderr
 
@@ -42,7 +40,7 @@ def read_json(broker: BrokerProcess, *arguments: str) -> Any:
     return json.loads(text)
 
 
-def begin(broker: BrokerProcess, name: str) -> ck.Producer:
+def begin_transaction(broker: BrokerProcess, name: str) -> ck.Producer:
     producer = transactional_producer(broker, name)
     producer.begin_transaction()
     producer.produce(name, b"open")
@@ -51,7 +49,7 @@ def begin(broker: BrokerProcess, name: str) -> ck.Producer:
 
 
 def begin_hanging(broker: BrokerProcess, topic: str) -> None:
-    """A batch of a transaction that no coordinator knows."""
+    """Appends a batch of a transaction that no coordinator knows."""
     batch = encode_values(
         b"hanging", producer_id=HANGING_PRODUCER, producer_epoch=3, base_sequence=0, transactional=True
     )
@@ -70,7 +68,7 @@ def begin_hanging(broker: BrokerProcess, topic: str) -> None:
 
 def test_open_transaction_is_listed_described_and_fenced(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
-    producer = begin(broker, name)
+    producer = begin_transaction(broker, name)
     (listed,) = read_json(broker, "list", "--state", "Ongoing", "--pattern", f"{name}.*")
     assert (listed["transactionalId"], listed["state"], listed["coordinator"]) == (name, "Ongoing", 1)
     assert read_json(broker, "list", "--producer-id", str(listed["producerId"])) == [listed]

@@ -12,6 +12,7 @@ import pytest
 
 from tests.brokers import TEST_SETTINGS, BrokerProcess, ottla_command
 from tests.clients import librdkafka as rd
+from tests.e2e.up_process import is_process_running
 from tests.ports import free_ports
 from tests.waiting import eventually
 
@@ -42,14 +43,6 @@ def pids(command: BrokerProcess) -> dict[int, int]:
         arguments = Path(f"/proc/{child}/cmdline").read_text().split("\0")
         found[next(int(it[8:]) for it in arguments if it.startswith("node.id="))] = int(child)
     return found
-
-
-def exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def get(command: BrokerProcess, path: str) -> str:
@@ -102,7 +95,7 @@ def test_a_worker_that_dies_comes_back_with_every_acknowledged_record(workers: B
 
     after = pids(workers)
     assert workers.stop() == 0
-    assert not any(exists(pid) for pid in after.values())
+    assert not any(is_process_running(pid) for pid in after.values())
     log = workers.log_tail()
     assert "fenced broker 2: controlled shutdown" in log
 
@@ -115,7 +108,7 @@ def test_a_worker_that_dies_comes_back_with_every_acknowledged_record(workers: B
 def test_workers_end_with_a_command_that_is_killed_and_start_again(workers: BrokerProcess) -> None:
     before = pids(workers)
     workers.kill()
-    eventually(lambda: not any(exists(pid) for pid in before.values()))
+    eventually(lambda: not any(is_process_running(pid) for pid in before.values()))
     identity = workers.log_dir / "worker.2" / "meta.properties"
     identity.write_text(identity.read_text().replace("node.id=2", "node.id=7"))
     with pytest.raises(RuntimeError, match="exited with code 2"):

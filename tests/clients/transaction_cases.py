@@ -23,7 +23,7 @@ class Producer(NamedTuple):
     producer_epoch: int
 
 
-async def find_coordinator_of(session: ApiSession, key: str, key_type: int) -> None:
+async def wait_for_coordinator(session: ApiSession, key: str, key_type: int) -> None:
     """Returns when the coordinator serves; creates its topic if missing."""
 
     async def is_found() -> bool:
@@ -33,28 +33,28 @@ async def find_coordinator_of(session: ApiSession, key: str, key_type: int) -> N
     await eventually_async(is_found)
 
 
-async def begin(session: ApiSession, suffix: str = "tx") -> Producer:
-    """A transactional producer."""
+async def create_producer(session: ApiSession, suffix: str = "tx") -> Producer:
+    """A transactional producer with a new id, whose coordinator serves."""
     transactional_id = session.unique_name(suffix)
-    await find_coordinator_of(session, transactional_id, 1)
+    await wait_for_coordinator(session, transactional_id, 1)
     found: list[Any] = []
 
-    async def has_begun() -> bool:
+    async def is_initialized() -> bool:
         fields: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout": 60_000}
         answer = await session.send("init_producer_id", version=4, producer_id=-1, producer_epoch=-1, **fields)
         found[:] = [answer]
         assert answer.error_code in RETRIED | {ErrorCode.none}, answer
         return answer.error_code is ErrorCode.none
 
-    await eventually_async(has_begun)
+    await eventually_async(is_initialized)
     return Producer(transactional_id, int(found[0].producer_id), int(found[0].producer_epoch))
 
 
-async def add(session: ApiSession, producer: Producer, topic: str, *partitions: int) -> None:
+async def add_partitions(session: ApiSession, producer: Producer, topic: str, *partitions: int) -> None:
     """Adds partitions to the producer's transaction, as a client of the first protocol."""
 
     async def is_added() -> bool:
-        answer = await session.send("add_partitions_to_txn", version=3, **adding(producer, (topic, partitions)))
+        answer = await session.send("add_partitions_to_txn", version=3, **adding_fields(producer, (topic, partitions)))
         (code, *_) = (one.partition_error_code for one in answer.results_by_topic_v3_and_below[0].results_by_partition)
         assert code in RETRIED | {ErrorCode.none}, answer
         return code is ErrorCode.none
@@ -62,7 +62,9 @@ async def add(session: ApiSession, producer: Producer, topic: str, *partitions: 
     await eventually_async(is_added)
 
 
-def adding(producer: Producer, *topics: tuple[str, tuple[int, ...]], verify_only: bool = False) -> dict[str, Any]:
+def adding_fields(
+    producer: Producer, *topics: tuple[str, tuple[int, ...]], verify_only: bool = False
+) -> dict[str, Any]:
     """Fields of AddPartitionsToTxn in every version."""
     named = [{"name": name, "partitions": partitions} for name, partitions in topics]
     transaction = {**producer._asdict(), "verify_only": verify_only, "topics": named}
@@ -75,7 +77,7 @@ def adding(producer: Producer, *topics: tuple[str, tuple[int, ...]], verify_only
     }
 
 
-async def end(session: ApiSession, producer: Producer, *, committed: bool) -> None:
+async def end_transaction(session: ApiSession, producer: Producer, *, committed: bool) -> None:
     """Ends the transaction as a client of the first protocol, and returns when it is completed."""
     answer = await session.send("end_txn", version=4, committed=committed, **producer._asdict())
     assert answer.error_code is ErrorCode.none, answer
@@ -92,11 +94,11 @@ async def wait_until_completed(session: ApiSession, producer: Producer) -> None:
 
 async def init_producer_id_in_two_phases(session: ApiSession) -> None:
     """Two-phase commit (KIP-939), in the versions that have it."""
-    producer = await begin(session, "known")
+    producer = await create_producer(session, "known")
     known = {**producer._asdict(), "transaction_timeout": 60_000}
     fields: dict[str, Any] = {"producer_id": -1, "producer_epoch": -1, "transaction_timeout": 60_000}
     fields["transactional_id"] = session.unique_name("two phases")
-    await find_coordinator_of(session, fields["transactional_id"], 1)
+    await wait_for_coordinator(session, fields["transactional_id"], 1)
     flags: list[dict[str, Any]] = [
         {"enable2_pc": in_two_phases, "keep_prepared_txn": keeps}
         for in_two_phases in (False, True)
@@ -114,10 +116,10 @@ async def init_producer_id_in_two_phases(session: ApiSession) -> None:
 
 async def add_partitions_to_txn(session: ApiSession) -> None:
     there = await session.create_topic("there", 3)
-    producer = await begin(session)
+    producer = await create_producer(session)
 
     async def ask(case: str, asking: Producer, *topics: tuple[str, tuple[int, ...]], **more: Any) -> None:
-        await session.send_case(case, **adding(asking, *topics, **more))
+        await session.send_case(case, **adding_fields(asking, *topics, **more))
 
     if session.version >= 4:
         await ask("verified, of none", producer, (there, (0,)), verify_only=True)
@@ -138,15 +140,15 @@ async def add_partitions_to_txn(session: ApiSession) -> None:
     await ask("an unknown id", producer._replace(transactional_id=session.unique_name("none")), (there, (0,)))
     await ask("an empty id", producer._replace(transactional_id=""), (there, (0,)))
     await ask("no topic", producer)
-    await end(session, producer, committed=True)
+    await end_transaction(session, producer, committed=True)
     if session.version < 4:
         await ask("after the end", producer, (there, (2,)))
 
 
 async def add_offsets_to_txn(session: ApiSession) -> None:
-    producer = await begin(session)
+    producer = await create_producer(session)
     group = session.unique_name("group")
-    await find_coordinator_of(session, group, 0)
+    await wait_for_coordinator(session, group, 0)
 
     async def ask(case: str, asking: Producer) -> None:
         await session.send_case(case, group_id=group, **asking._asdict())
@@ -165,13 +167,13 @@ async def end_txn(session: ApiSession) -> None:
     async def ask(case: str, asking: Producer, committed: bool) -> Any:
         return await session.send_case(case, committed=committed, **asking._asdict())
 
-    empty = await begin(session, "empty")
+    empty = await create_producer(session, "empty")
     await ask("commit of nothing", empty, True)
     if session.version < 5:
         await ask("abort of nothing", empty, False)
     for word, committed in (("commit", True), ("abort", False)):
-        producer = await begin(session, word)
-        await add(session, producer, there, 0, 1)
+        producer = await create_producer(session, word)
+        await add_partitions(session, producer, there, 0, 1)
         await ask(f"{word}, a later epoch", producer._replace(producer_epoch=9), committed)
         await ask(f"{word}, another producer id", producer._replace(producer_id=1 << 40), committed)
         await ask(word, producer, committed)
@@ -187,9 +189,9 @@ async def end_txn(session: ApiSession) -> None:
 
 async def txn_offset_commit(session: ApiSession) -> None:
     there = await session.create_topic("there", 2)
-    producer = await begin(session)
+    producer = await create_producer(session)
     group = session.unique_name("group")
-    await find_coordinator_of(session, group, 0)
+    await wait_for_coordinator(session, group, 0)
 
     async def ask(case: str, asking: Producer, *partitions: int, topic: str = there, **more: Any) -> None:
         offsets = [
@@ -224,20 +226,20 @@ async def txn_offset_commit(session: ApiSession) -> None:
     session.responses["offsets of an open transaction"] = [
         one.error_code.name for one in pending.groups[0].topics[0].partitions
     ]
-    await end(session, producer, committed=True)
+    await end_transaction(session, producer, committed=True)
 
 
 async def describe_transactions(session: ApiSession) -> None:
     there = await session.create_topic("there", 3)
-    producer = await begin(session)
+    producer = await create_producer(session)
 
     async def ask(case: str, *ids: str) -> None:
         await session.send_case(case, transactional_ids=ids)
 
     await ask("empty", producer.transactional_id)
-    await add(session, producer, there, 0, 2)
+    await add_partitions(session, producer, there, 0, 2)
     await ask("ongoing", producer.transactional_id)
-    await end(session, producer, committed=False)
+    await end_transaction(session, producer, committed=False)
     await ask("aborted", producer.transactional_id)
     await ask("an unknown id", session.unique_name("none"))
     await ask("an empty id", "")
@@ -246,8 +248,8 @@ async def describe_transactions(session: ApiSession) -> None:
 
 async def list_transactions(session: ApiSession) -> None:
     there = await session.create_topic("there", 1)
-    idle, busy = await begin(session, "idle"), await begin(session, "busy")
-    await add(session, busy, there, 0)
+    idle, busy = await create_producer(session, "idle"), await create_producer(session, "busy")
+    await add_partitions(session, busy, there, 0)
 
     async def ask(case: str, states: tuple[str, ...] = (), ids: tuple[int, ...] = (), **more: Any) -> None:
         fields: dict[str, Any] = {"state_filters": states, "producer_id_filters": ids, "duration_filter": -1} | more

@@ -25,7 +25,7 @@ def run_dump_log_segments(*arguments: str) -> "subprocess.CompletedProcess[str]"
 
 
 def dump_log_segments(*arguments: str) -> str:
-    """Standard output and, with some of the faults, standard error."""
+    """Output of the tool, with standard error, to which it writes some of the faults."""
     result = run_dump_log_segments(*arguments)
     return result.stdout + result.stderr
 

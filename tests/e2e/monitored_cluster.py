@@ -64,14 +64,12 @@ def run_monitored_cluster(folder: Path) -> Iterator[list[Target]]:
 def run_secured_broker(folder: Path, http_port: int) -> Iterator[BrokerProcess]:
     """A broker with a second listener, which has TLS. It syncs every record."""
     authority = create_certificate_authority(folder / "tls", ["127.0.0.1"], ["localhost"])
-    keystore = folder / "keystore.pem"
-    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
     with run_ottla_broker(start=False, http_listener=f"127.0.0.1:{http_port}", log_flush_interval_messages=1) as broker:
         broker.settings |= {
             "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},TLS://127.0.0.1:{free_port()}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TLS:SSL",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(keystore),
+            "ssl.keystore.location": str(authority.write_keystore()),
         }
         broker.start()
         yield broker

@@ -11,7 +11,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +54,7 @@ class Container:
     process: "asyncio.subprocess.Process"
     log: Path
 
+    @property
     def is_running(self) -> bool:
         return self.process.returncode is None
 
@@ -134,14 +135,14 @@ class ProcessKubelet:
             logs = {name: it.log.read_text()[-800:] for name, it in self._containers.items()}
             raise AssertionError(f"{statuses}\n{self.events}\n{logs}") from error
 
-    async def wait_until_ready(self, kind: str = "Cluster", name: str = "demo") -> None:
-        generation = self.api.objects[kind, "events", name]["metadata"]["generation"]
+    def is_ready(self, kind: str = "Cluster", name: str = "demo") -> bool:
+        """True if the resource is ready in its current generation."""
+        ready, resource = self.condition(kind, name), self.api.objects[kind, "events", name]
+        is_current = ready.get("observedGeneration") == resource["metadata"]["generation"]
+        return bool(is_current and ready.get("status") == "True")
 
-        def is_ready() -> bool:
-            ready = self.condition(kind, name)
-            return bool(ready.get("status") == "True" and ready["observedGeneration"] == generation)
-
-        await self.wait_until(is_ready)
+    async def wait_until_ready(self, kind: str = "Cluster", name: str = "demo", *, within_s: float = 40.0) -> None:
+        await self.wait_until(lambda: self.is_ready(kind, name), within_s)
 
     async def reconcile(self) -> None:
         for it in [it for kind in ("Cluster", "Topic", "User") for it in self.api.of(kind).values()]:
@@ -249,10 +250,10 @@ class ProcessKubelet:
                 scratch.replace(folder / item["path"])
 
     async def _update_pod_status(self, pod: Json, container: Container) -> None:
-        ready = container.is_running() and await _is_ready(pod["status"]["podIP"])
+        ready = container.is_running and await _is_ready(pod["status"]["podIP"])
         if ready != (pod["status"]["conditions"][0]["status"] == "True"):
             pod["status"]["conditions"] = _ready_condition(ready)
-        if not container.is_running():
+        if not container.is_running:
             last_line = container.log.read_text().strip().splitlines()[-1:]
             terminated = {"terminated": {"message": "".join(last_line), "exitCode": 2}}
             waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
@@ -260,7 +261,7 @@ class ProcessKubelet:
 
     async def _stop_broker(self, name: str) -> None:
         container = self._containers.pop(name)
-        if container.is_running():
+        if container.is_running:
             container.process.terminate()
             await container.process.wait()
 
@@ -275,6 +276,30 @@ class RecordingEventRecorder(EventRecorder):
         self, resource: Json, reason: str, message: str, *, is_warning: bool = False, lasts: bool = False
     ) -> None:
         self.messages.append(f"{reason}: {message}")
+
+
+def run_with_cluster(
+    folder: Path,
+    replicas: int,
+    scenario: Callable[[ProcessKubelet], Awaitable[None]],
+    *,
+    kubelet_class: type[ProcessKubelet] = ProcessKubelet,
+    **spec: object,
+) -> None:
+    """Runs `scenario` when the Cluster `demo` with this `spec` is ready, and stops its brokers at
+    the end.
+    """
+
+    async def run() -> None:
+        kubelet = kubelet_class(folder)
+        kubelet.api.put_cluster({"replicas": replicas, "storage": {"size": "1Gi"}, **spec})
+        try:
+            await kubelet.wait_until_ready(within_s=90)
+            await scenario(kubelet)
+        finally:
+            await kubelet.stop()
+
+    asyncio.run(run())
 
 
 @asynccontextmanager

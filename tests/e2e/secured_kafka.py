@@ -38,7 +38,7 @@ class SecuredKafka:
 
 
 @contextmanager
-def secured_kafka(folder: Path, host: str = "127.0.0.1") -> Iterator[SecuredKafka]:
+def run_secured_kafka(folder: Path, host: str = "127.0.0.1") -> Iterator[SecuredKafka]:
     """`host`: the address of the secured listeners; the PLAINTEXT listener is at 127.0.0.1."""
     authority = create_certificate_authority(folder / "authority", [host], ["localhost"])
     with run_apache_kafka(start=False) as broker:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.brokers import BROKERS
+from tests.brokers import run_ottla_broker
 from tests.clusters import ProcessCluster, run_cluster
 from tests.e2e.background_producer import fail_on_rejected_record, produce_in_background
 from tests.e2e.mirroring import append_topics, create_topic, read_log_bytes, read_records
@@ -56,7 +56,7 @@ def values_by_source(target: ProcessCluster, partition: int) -> dict[str, list[b
 
 @pytest.mark.slow
 def test_two_sources_are_appended_once_while_brokers_are_killed() -> None:
-    with BROKERS["ottla"]() as west, BROKERS["ottla"]() as east, run_cluster("ottla", 3) as target:
+    with run_ottla_broker() as west, run_ottla_broker() as east, run_cluster("ottla", 3) as target:
         for broker in (west, east):
             create_topic(broker, TOPIC, PARTITIONS)
         admin = AdminClient({"bootstrap.servers": target.bootstrap})
@@ -75,7 +75,7 @@ def test_two_sources_are_appended_once_while_brokers_are_killed() -> None:
                     broker.kill()
                 wait_for_acknowledgements(from_west)
                 broker.start()
-                eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
+                target.wait_until_healthy()
                 wait_for_acknowledgements(from_east)
             west.kill()
             wait_for_acknowledgements(from_east)
@@ -99,7 +99,7 @@ def test_two_sources_are_appended_once_while_brokers_are_killed() -> None:
             found = values_by_source(target, partition)
             for name, records in expected.items():
                 assert found[name] == records, name
-        eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
+        target.wait_until_healthy()
         for partition in range(PARTITIONS):
             logs = {read_log_bytes(broker.log_dir, TOPIC, partition) for broker in target.brokers.values()}
             assert len(logs) == 1, "all replicas hold the same bytes"

@@ -13,7 +13,6 @@ from ottla_broker.wire.errors import ErrorCode
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clusters import run_cluster
-from tests.waiting import eventually
 
 TOPIC = "audit"
 
@@ -45,7 +44,7 @@ def test_no_line_is_lost_while_brokers_restart() -> None:
             created |= set(names)
             assert broker.stop() == 0
             broker.start()
-            eventually(lambda: cluster.is_healthy(), within_s=60)
+            cluster.wait_until_healthy()
         lines = [json.loads(value or b"{}") for value in rd.values_of(rd.consume(cluster.bootstrap, TOPIC))]
     assert {line["resource"]["name"] for line in lines if line["request"] == "CreateTopics"} >= created
     assert {line["principal"] for line in lines} == {"User:ANONYMOUS"}

@@ -34,7 +34,7 @@ from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.runtime import uuid_text
 from ottla_broker.wire.records import Record, encode_batch
 from tests.brokers import run_apache_kafka
-from tests.e2e.test_kafka_decodes_offsets import Row, consumer, create_topic, decode_with_kafka, has_assignment
+from tests.e2e.test_kafka_decodes_offsets import Row, consumer, create_topic, decode_with_kafka, has_both_partitions
 from tests.waiting import eventually
 
 TOPIC_ID = UUID(int=0x1234567890ABCDEF)
@@ -133,7 +133,7 @@ def test_a_group_that_kafka_wrote_is_loaded() -> None:
         create_topic(broker, "t")
         member = consumer(broker, "g", group_protocol="consumer", group_instance_id="i", client_id="reader")
         member.subscribe(["^t.*"])
-        eventually(lambda: has_assignment(member, 2), within_s=60)
+        eventually(lambda: has_both_partitions(member), within_s=60)
         member.close()  # a static member stays
         broker.stop()
         log = broker.log_dir / f"{OFFSETS_TOPIC}-0" / "00000000000000000000.log"
@@ -144,11 +144,8 @@ def test_a_group_that_kafka_wrote_is_loaded() -> None:
     group = loader.groups["g"]
     assert isinstance(group, ConsumerGroup)
     [found] = group.members.values()
-    assert (found.group_instance_id, found.client_id, found.subscribed_topic_regex) == (
-        "i",
-        "reader",
-        "(^t.*)",
-    )  # librdkafka adds parentheses
+    # librdkafka adds the parentheses.
+    assert (found.group_instance_id, found.client_id, found.subscribed_topic_regex) == ("i", "reader", "(^t.*)")
     assert [sorted(partitions) for partitions in found.assigned.values()] == [[0, 1]]
     assert group.targets[found.id] == found.assigned
     assert (found.epoch, group.assignment_epoch) == (-2, group.epoch)

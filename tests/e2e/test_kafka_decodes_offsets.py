@@ -186,9 +186,10 @@ def create_topic(broker: BrokerProcess, name: str) -> None:
     client.create_topics([NewTopic(name, 2, 1)])[name].result(30)
 
 
-def has_assignment(member: ck.Consumer, count: int) -> bool:
+def has_both_partitions(member: ck.Consumer) -> bool:
+    """Polls the member. True if it has both partitions of the topic."""
     member.poll(0.1)
-    return len(member.assignment()) == count
+    return len(member.assignment()) == 2
 
 
 def committed(broker: BrokerProcess, name: str) -> dict[tuple[str, int], int]:
@@ -205,7 +206,7 @@ def test_kafka_decodes_the_log_of_a_broker() -> None:
         create_topic(broker, "t")
         member = consumer(broker, "g", group_instance_id="i")
         member.subscribe(["t"])
-        eventually(lambda: has_assignment(member, 2))
+        eventually(lambda: has_both_partitions(member))
         member.commit(offsets=[TopicPartition("t", 0, 0), TopicPartition("t", 1, 0, metadata="m")], asynchronous=False)
         member.close()
         simple = admin(broker)
@@ -245,9 +246,8 @@ def test_kafkas_coordinator_serves_a_group_from_records_of_ottla(kafka: BrokerPr
     simple = admin(kafka)
     offsets = ConsumerGroupTopicPartitions("creates-the-topic", [TopicPartition("t", 0, 0)])
     simple.alter_consumer_group_offsets([offsets])["creates-the-topic"].result(30)
-    writer = ck.Producer(
-        {"bootstrap.servers": kafka.bootstrap, "client.id": "__admin_client"}
-    )  # may write internal topics
+    # Only a client with this id may write to internal topics.
+    writer = ck.Producer({"bootstrap.servers": kafka.bootstrap, "client.id": "__admin_client"})
     partition = coordinator_partition("from-ottla", PARTITIONS)
     pairs = [
         (encode_group_metadata_key("from-ottla"), encode_group_metadata_value(group(7, "m1", "m2"))),
@@ -282,7 +282,7 @@ def test_ottla_loads_groups_and_offsets_that_kafka_wrote(kafka: BrokerProcess) -
     )
     for member in (classic, newer):
         member.subscribe(["t"])
-    eventually(lambda: has_assignment(classic, 2) and has_assignment(newer, 2), within_s=60)
+    eventually(lambda: has_both_partitions(classic) and has_both_partitions(newer), within_s=60)
     for member, offset in ((classic, 0), (newer, 0)):
         member.commit(offsets=[TopicPartition("t", 1, offset, metadata="of kafka")], asynchronous=False)
     classic.close()  # a static member stays in its group
@@ -296,17 +296,12 @@ def test_ottla_loads_groups_and_offsets_that_kafka_wrote(kafka: BrokerProcess) -
     loader = loaders[coordinator_partition("classic", PARTITIONS)]
     group = loader.groups["classic"]
     assert isinstance(group, ClassicGroup)
-    assert (group.state, list(group.static_members), group.subscribed_topics) == (
-        GroupState.stable,
-        ["i"],
-        frozenset({"t"}),
-    )
+    assert (group.state, list(group.static_members)) == (GroupState.stable, ["i"])
+    assert group.subscribed_topics == frozenset({"t"})
     commit = loader.offsets.get("classic", "t", 1)
     assert commit is not None
-    assert (commit.offset, commit.metadata.rstrip("\0")) == (
-        0,
-        "of kafka",
-    )  # the client also sends the terminating zero
+    # The client also sends the terminating zero.
+    assert (commit.offset, commit.metadata.rstrip("\0")) == (0, "of kafka")
     other = loaders[coordinator_partition("newer", PARTITIONS)]
     newer_group = other.groups["newer"]
     assert isinstance(newer_group, ConsumerGroup) and newer_group.members and other.unknown_record_count == 0

@@ -16,6 +16,7 @@ from tests.e2e.rounds.round_runner import create_topic
 from tests.waiting import eventually
 
 PARTITIONS = 3
+PAUSE_S = 4.0  # of a paused broker; other brokers fence it meanwhile
 # The tool sets retries to 0. These are the defaults of producers, with timeouts that fit a test.
 RETRIES = (
     "retries=2147483647\nenable.idempotence=true\nrequest.timeout.ms=3000\ndelivery.timeout.ms=60000\nlinger.ms=5\n"
@@ -55,15 +56,15 @@ def test_verifiable_consumer_reads_all_that_was_acknowledged_under_faults(
         cluster.brokers[leader].kill()
         wait_for_acknowledgements(producer)
         cluster.brokers[leader].start()
-        eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster after a kill")
+        cluster.wait_until_healthy()
         paused = cluster.partition_state(topic).leader
         cluster.brokers[paused].pause()
-        time.sleep(4)
+        time.sleep(PAUSE_S)
         cluster.brokers[paused].resume()
         wait_for_acknowledgements(producer)
-        eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster after a pause")
+        cluster.wait_until_healthy()
         cluster.brokers[cluster.controller_id()].restart()
-        eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster after a restart")
+        cluster.wait_until_healthy()
         wait_for_acknowledgements(producer)
         producer.stop()
         sent = {
@@ -132,7 +133,7 @@ def test_tools_reassign_partitions_and_elect_preferred_leaders(cluster: ProcessC
         ]
 
     cluster.brokers[cluster.partition_state(topic).leader].restart()
-    eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster")
+    cluster.wait_until_healthy()
     run_java_tool(
         f"{TOOLS}.LeaderElectionCommand", *bootstrap, "--election-type", "preferred", "--all-topic-partitions"
     )
@@ -157,7 +158,7 @@ def test_replicas_are_equal_after_faults(cluster: ProcessCluster) -> None:
             victim.kill()
             rd.produce(cluster.bootstrap, topic, rd.numbered_messages(0, 500), partition=0)
             victim.start()
-            eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster")
+            cluster.wait_until_healthy()
     with start_java_tool(
         f"{TOOLS}.ReplicaVerificationTool",
         *("--broker-list", cluster.bootstrap, "--topics-include", topic, "--report-interval-ms", "500"),

@@ -60,14 +60,14 @@ def test_logs_are_identical_while_brokers_are_killed(source: ProcessCluster) -> 
                     broker.kill()
                 wait_for_acknowledgements(acknowledged)
                 broker.start()
-                eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
+                target.wait_until_healthy()
                 wait_for_acknowledgements(acknowledged)
             if factor > 1:
                 for broker in source.brokers.values():
                     broker.kill()
                     wait_for_acknowledgements(acknowledged)
                     broker.start()
-                    eventually(lambda: source.is_healthy(), within_s=60, message=lambda: str(source.health_problems()))
+                    source.wait_until_healthy()
         ends = {partition: read_watermarks(source.bootstrap, TOPIC, partition) for partition in range(PARTITIONS)}
         for partition, end in ends.items():
             eventually(
@@ -79,7 +79,7 @@ def test_logs_are_identical_while_brokers_are_killed(source: ProcessCluster) -> 
                 ),  # type: ignore[misc]
             )
             assert read_records(target.bootstrap, TOPIC, partition) == read_records(source.bootstrap, TOPIC, partition)
-        eventually(lambda: target.is_healthy(), within_s=60, message=lambda: str(target.health_problems()))
+        target.wait_until_healthy()
         assert sum(end for _, end in ends.values()) == acknowledged[0]
         for partition in range(PARTITIONS):
             expected = read_log_bytes(source.brokers[1].log_dir, TOPIC, partition)

@@ -5,8 +5,6 @@ the `ottla` command on the same brokers.
 import asyncio
 import base64
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,10 @@ from kio.static.primitive import i8
 from ottla_broker.wire.client import Client
 from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import MIRROR, produce, read_records, read_watermarks, set_mirror, try_set_mirror
-from tests.e2e.secured_kafka import PASSWORD, PLAIN_PASSWORD, USER, SecuredKafka, secured_kafka
-from tests.e2e.up_process import up_process
+from tests.e2e.secured_kafka import PASSWORD, PLAIN_PASSWORD, USER, SecuredKafka, run_secured_kafka
+from tests.e2e.up_process import prepare_up
 from tests.kube.certificates import create_client_certificate
+from tests.ottla_command import run_ottla
 from tests.waiting import eventually
 
 TOPIC = "orders"
@@ -29,7 +28,7 @@ TOPIC = "orders"
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as secured:
+    with run_secured_kafka(tmp_path_factory.mktemp("secured")) as secured:
         admin = AdminClient({"bootstrap.servers": secured.broker.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
         produce(secured.broker.bootstrap, TOPIC, [f"{n}".encode() * 100 for n in range(500)])
@@ -197,7 +196,7 @@ def test_edited_password_in_a_file_is_used_at_once(source: SecuredKafka, tmp_pat
             },
         ]
 
-    with up_process(tmp_path) as up:
+    with prepare_up(tmp_path) as up:
         up.write_resources(*objects("wrong password"))
         up.start()
         up.wait_for_line("mirror west: set bootstrap.servers=")
@@ -219,23 +218,11 @@ def test_command_authenticates_to_secured_kafka(source: SecuredKafka, tmp_path: 
         f"security.protocol=SASL_SSL\nssl.truststore.location={source.authority.certificate}\n"
         "sasl.mechanism=SCRAM-SHA-512\n"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "ottla_operator.cli",
-        "topics",
-        "list",
-        "-b",
-        source.addresses["SASL_SSL"],
-        "-o",
-        "json",
-    ]
+    arguments = ("topics", "list", "-b", source.addresses["SASL_SSL"], "-o", "json", "--command-config", str(file))
     for password, code in ((PASSWORD, 0), ("wrong", 1)):
         escaped = password.replace("\\", "\\\\")
         file.write_text(f"{settings}sasl.username={USER}\nsasl.password={escaped}\n")
-        result = subprocess.run(
-            [*command, "--command-config", str(file)], capture_output=True, text=True, timeout=60, check=False
-        )
+        result = run_ottla(*arguments)
         assert result.returncode == code, result.stderr
         assert (TOPIC in result.stdout) is (code == 0)
     assert re.fullmatch(r"ottla: .*\n", result.stderr) and password not in result.stderr
@@ -245,8 +232,9 @@ def test_metadata_log_shows_consumers_no_secrets(target: BrokerProcess) -> None:
     settings = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT"}
     sasl = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "hush-hush"}
     set_mirror(target.bootstrap, "west", settings | sasl)
-    command = [sys.executable, "-m", "ottla_operator.cli", "cluster", "metadata", "-b", target.bootstrap, "-o", "json"]
-    output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = run_ottla("cluster", "metadata", "-b", target.bootstrap, "-o", "json")
+    shown.check_returncode()
+    output = shown.stdout
     assert '"sasl.username"' in output and "*********" in output and "hush-hush" not in output
     target.restart()
     described = describe_mirror(target.bootstrap)

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.clusters import ProcessCluster, is_in_sync
-from tests.e2e.up_process import COMMAND, command_environment
+from tests.e2e.up_resources import are_in_sync
+from tests.ottla_command import run_ottla
 from tests.waiting import eventually
 
 Json = dict[str, Any]
@@ -35,15 +36,7 @@ class OttlaCommand:
         return result.stdout if code == 0 else result.stderr
 
     def run_unchecked(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            text=True,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=120,
-            check=False,
-            env=command_environment(OTTLA_BOOTSTRAP=self.cluster.bootstrap),
-        )
+        return run_ottla(*arguments, within_s=120, variables={"OTTLA_BOOTSTRAP": self.cluster.bootstrap})
 
     def run_json(self, *arguments: str) -> Json:
         output: Json = json.loads(self.run(*arguments, "-o", "json"))
@@ -60,12 +53,7 @@ class OttlaCommand:
 
         def partitions_in_sync() -> list[Json]:
             partitions = self.partitions(topic)
-            in_sync = all(
-                len(it["replicas"]) == len(it["isr"]) == replicas
-                and (not preferred or it["leader"] == it["replicas"][0])
-                for it in partitions
-            )
-            return partitions if in_sync else []
+            return partitions if are_in_sync(partitions, replicas, preferred=preferred) else []
 
         # Each command is a process, so a client waits first and the command is run at the end.
         eventually(lambda: is_in_sync(self.cluster.bootstrap, topic, replicas, preferred=preferred), within_s=60)

@@ -5,7 +5,6 @@ restored.
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,13 +79,11 @@ def test_cut_affects_one_direction_between_two_hosts(network: NamespaceNetwork, 
     network.cut_link("1", "2")
     drain(receiver)
     eventually(lambda: receives(receiver), message="packets of the other direction")
-    started = time.monotonic()
     with pytest.raises(TimeoutError):  # not even a refusal arrives
         socket.create_connection((network.hosts["1"].address, 5001), timeout=0.5)
     network.restore_link(OUTSIDE, "1")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((network.hosts["1"].address, 5001), timeout=5)
-    assert time.monotonic() - started < 5
 
 
 def test_network_removes_its_namespaces_and_links() -> None:

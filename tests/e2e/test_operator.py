@@ -2,9 +2,7 @@
 that need a rolling restart, and changes of the number of brokers.
 """
 
-import asyncio
 import copy
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ottla_broker.wire.records import Record
@@ -12,24 +10,7 @@ from ottla_operator.kafka import configs, groups, topics
 from ottla_operator.kafka.producer import Producer
 from ottla_operator.kafka.quorum import list_voters
 from ottla_operator.reconcile.watch_cache import reduce_resource
-from tests.e2e.process_kubelet import KEY, ProcessKubelet, connect_to_brokers
-
-STORAGE = {"size": "1Gi"}
-
-
-def run_with_cluster(
-    folder: Path, replicas: int, scenario: Callable[[ProcessKubelet], Awaitable[None]], **spec: object
-) -> None:
-    async def main() -> None:
-        kubelet = ProcessKubelet(folder)
-        kubelet.api.put_cluster({"replicas": replicas, "storage": STORAGE, **spec})
-        try:
-            await kubelet.wait_until_ready()
-            await scenario(kubelet)
-        finally:
-            await kubelet.stop()
-
-    asyncio.run(main())
+from tests.e2e.process_kubelet import KEY, ProcessKubelet, connect_to_brokers, run_with_cluster
 
 
 async def topic_names(kubelet: ProcessKubelet) -> set[str]:
@@ -66,9 +47,8 @@ def test_deletion_policy_that_was_observed_last_decides_whether_a_topic_is_delet
         for name in ("gone", "unseen", "again"):
             await kubelet.wait_until_ready("Topic", name)
         before = kubelet.status("Topic", "again")["topicId"]
-        new_operator = ProcessKubelet(
-            kubelet.folder, api=kubelet.api
-        )  # another operator, whose watch has not delivered a Topic yet
+        # Another operator, whose watch has not delivered a Topic yet.
+        new_operator = ProcessKubelet(kubelet.folder, api=kubelet.api)
         new_operator.controller.update(kubelet.api.objects["Cluster", "events", "demo"])
         await new_operator.controller.topics.reconcile(KEY)
         assert {"kept", "gone", "unseen", "again"} <= await topic_names(kubelet), (

@@ -1,8 +1,6 @@
 """The operator replaces the passwords between running brokers: none is restarted, and no login
 fails."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,26 +10,12 @@ from ottla_broker.wire.errors import KafkaError
 from ottla_operator.kafka.client import connect
 from ottla_operator.kafka.topics import list_topics
 from ottla_operator.plan import password_rotation
-from tests.e2e.process_kubelet import ProcessKubelet, connect_to_brokers
+from tests.e2e.process_kubelet import ProcessKubelet, connect_to_brokers, run_with_cluster
 
 LISTENERS = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
 AUTHORIZATION = {"type": "ACL"}
 SECRET = "demo-inter-broker-login"
 ASKED_AT = "2026-01-31T12:00:00Z"
-
-
-def run_three_brokers(folder: Path, scenario: Callable[[ProcessKubelet], Awaitable[None]]) -> None:
-    async def main() -> None:
-        kubelet = ProcessKubelet(folder)
-        spec = {"listeners": LISTENERS, "authorization": AUTHORIZATION}
-        kubelet.api.put_cluster({"replicas": 3, "storage": {"size": "1Gi"}, **spec})
-        try:
-            await kubelet.wait_until_ready()
-            await scenario(kubelet)
-        finally:
-            await kubelet.stop()
-
-    asyncio.run(main())
 
 
 def logs(kubelet: ProcessKubelet) -> str:
@@ -90,7 +74,7 @@ def test_passwords_of_brokers_are_rotated_without_a_restart_and_without_a_failed
             await kubelet.reconcile()
         assert kubelet.api.writes == writes, "converged objects are not written"
 
-    run_three_brokers(tmp_path, scenario)
+    run_with_cluster(tmp_path, 3, scenario, listeners=LISTENERS, authorization=AUTHORIZATION)
 
 
 @pytest.mark.slow
@@ -112,4 +96,4 @@ def test_a_broker_that_does_not_answer_stops_a_rotation_and_is_not_locked_out(
         assert "Accept" not in kubelet.secret(SECRET)["rotation"]
         assert 'username="ottla-broker-2"' in kubelet.secret(SECRET)["sasl.jaas.config"]
 
-    run_three_brokers(tmp_path, scenario)
+    run_with_cluster(tmp_path, 3, scenario, listeners=LISTENERS, authorization=AUTHORIZATION)

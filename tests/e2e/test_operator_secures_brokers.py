@@ -2,9 +2,7 @@
 brokers as processes: from the start, and by an edit while they run.
 """
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from ottla_operator.plan.inter_broker_login import InterBrokerLogin, observed_lo
 from ottla_operator.plan.inter_broker_tls import InterBrokerTls, secure_operator
 from ottla_operator.plan.objects import names
 from ottla_operator.plan.objects.config import read_settings
-from tests.e2e.process_kubelet import ProcessKubelet, operator_login
+from tests.e2e.process_kubelet import ProcessKubelet, operator_login, run_with_cluster
 
 SECURED: dict[str, Any] = {
     "listeners": [{"name": "clients", "port": 9094, "authentication": "SCRAM"}],
@@ -28,32 +26,11 @@ OPEN: dict[str, Any] = {"listeners": [{"name": "clients", "port": 9094}], "autho
 SECRET = "demo-inter-broker-login"
 
 
-def run(
-    folder: Path, spec: dict[str, Any], replicas: int, scenario: Callable[[ProcessKubelet], Awaitable[None]]
-) -> None:
-    async def main() -> None:
-        kubelet = ProcessKubelet(folder)
-        kubelet.api.put_cluster({"replicas": replicas, "storage": {"size": "1Gi"}, **spec})
-        try:
-            await kubelet.wait_until(lambda: is_settled(kubelet), within_s=90)
-            await scenario(kubelet)
-        finally:
-            await kubelet.stop()
-
-    asyncio.run(main())
-
-
 def logins(kubelet: ProcessKubelet) -> list[InterBrokerLogin]:
     """The inter-broker login of each broker's pod, by its settings."""
     config_maps = kubelet.api.of("ConfigMap")
     mounted = [it["spec"]["volumes"][0]["configMap"]["name"] for it in kubelet.api.of("Pod").values()]
     return [observed_login(read_settings(config_maps[it], 1)) for it in mounted]
-
-
-def is_settled(kubelet: ProcessKubelet) -> bool:
-    ready, cluster = kubelet.condition("Cluster", "demo"), kubelet.api.of("Cluster")["demo"]
-    is_current = ready.get("observedGeneration") == cluster["metadata"]["generation"]
-    return bool(is_current and ready.get("status") == "True")
 
 
 async def can_connect(kubelet: ProcessKubelet, security: ClientSecurity) -> list[bool]:
@@ -82,7 +59,7 @@ def test_a_new_cluster_is_never_open(tmp_path: Path) -> None:
         texts += kubelet.events
         assert not [it for it in texts for key in ("broker.password", "operator.password") if values[key] in it]
 
-    run(tmp_path, SECURED, 3, scenario)
+    run_with_cluster(tmp_path, 3, scenario, **SECURED)
 
 
 @pytest.mark.slow
@@ -93,7 +70,7 @@ def test_running_brokers_are_secured_and_opened_by_edits(tmp_path: Path) -> None
         await kubelet.wait_until_ready("Topic", "orders")
         kubelet.edit_spec("Cluster", "demo", **SECURED)
         await kubelet.wait_until(
-            lambda: is_settled(kubelet) and {*logins(kubelet)} == {InterBrokerLogin.REQUIRED}, within_s=150
+            lambda: kubelet.is_ready() and {*logins(kubelet)} == {InterBrokerLogin.REQUIRED}, within_s=150
         )
         assert await can_connect(kubelet, UNSECURED) == [False, False, False]
         # The last broker without a login needs no restart in between.
@@ -105,11 +82,11 @@ def test_running_brokers_are_secured_and_opened_by_edits(tmp_path: Path) -> None
         assert all(len(it.isr) == 3 for it in orders.partitions)
         kubelet.edit_spec("Cluster", "demo", **OPEN)
         await kubelet.wait_until(
-            lambda: is_settled(kubelet) and {*logins(kubelet)} == {InterBrokerLogin.NONE}, within_s=150
+            lambda: kubelet.is_ready() and {*logins(kubelet)} == {InterBrokerLogin.NONE}, within_s=150
         )
         assert await can_connect(kubelet, UNSECURED) == [True, True, True]
 
-    run(tmp_path, OPEN, 3, scenario)
+    run_with_cluster(tmp_path, 3, scenario, **OPEN)
 
 
 def test_a_lost_secret_restarts_nobody(tmp_path: Path) -> None:
@@ -120,15 +97,15 @@ def test_a_lost_secret_restarts_nobody(tmp_path: Path) -> None:
         assert "was deleted: restore it" in kubelet.condition("Cluster", "demo")["message"]
         assert kubelet.created_pods == ["demo-1"] and not kubelet.api.of("Secret")
         kubelet.api.objects["Secret", "events", SECRET] = secret
-        await kubelet.wait_until(lambda: is_settled(kubelet))
+        await kubelet.wait_until_ready()
         assert all(await can_connect(kubelet, operator_login(kubelet)))
         del kubelet.api.objects["Secret", "events", SECRET]
         del kubelet.api.objects["Pod", "events", "demo-1"]
-        await kubelet.wait_until(lambda: is_settled(kubelet) and SECRET in kubelet.api.of("Secret"), within_s=90)
+        await kubelet.wait_until(lambda: kubelet.is_ready() and SECRET in kubelet.api.of("Secret"), within_s=90)
         assert kubelet.secret(SECRET)["operator.password"] not in str(secret)
         assert all(await can_connect(kubelet, operator_login(kubelet)))
 
-    run(tmp_path, SECURED, 1, scenario)
+    run_with_cluster(tmp_path, 1, scenario, **SECURED)
 
 
 SECURED_BY_TLS = SECURED | {"tls": {"issuer": "Internal", "interBroker": True}}
@@ -154,7 +131,7 @@ def test_a_new_cluster_has_tls_between_brokers_from_the_start(tmp_path: Path) ->
         await kubelet.wait_until_ready("Topic", "orders")
         assert kubelet.created_pods == ["demo-1"]
 
-    run(tmp_path, SECURED_BY_TLS, 1, scenario)
+    run_with_cluster(tmp_path, 1, scenario, **SECURED_BY_TLS)
 
 
 @pytest.mark.slow
@@ -163,7 +140,7 @@ def test_running_brokers_get_tls_and_logins_by_an_edit_and_lose_tls_by_another(t
         kubelet.put_topic("orders", partitions=3, replicas=3)
         await kubelet.wait_until_ready("Topic", "orders")
         kubelet.edit_spec("Cluster", "demo", **SECURED_BY_TLS)
-        await kubelet.wait_until(lambda: is_settled(kubelet) and stages(kubelet) == {"Required"}, within_s=150)
+        await kubelet.wait_until(lambda: kubelet.is_ready() and stages(kubelet) == {"Required"}, within_s=150)
         assert {*logins(kubelet)} == {InterBrokerLogin.REQUIRED}
         login = operator_login(kubelet)
         assert await can_connect(kubelet, login) == [False, False, False]
@@ -174,7 +151,7 @@ def test_running_brokers_get_tls_and_logins_by_an_edit_and_lose_tls_by_another(t
         await kubelet.wait_until(lambda: kubelet.condition("Cluster", "demo").get("reason") == "CertificateUnusable")
         assert "interBroker: false" in kubelet.condition("Cluster", "demo")["message"]
         kubelet.edit_spec("Cluster", "demo", tls={"issuer": "Internal"})
-        await kubelet.wait_until(lambda: is_settled(kubelet) and stages(kubelet) == {""}, within_s=150)
+        await kubelet.wait_until(lambda: kubelet.is_ready() and stages(kubelet) == {""}, within_s=150)
         assert await can_connect(kubelet, login) == [True, True, True]
 
-    run(tmp_path, OPEN, 3, scenario)
+    run_with_cluster(tmp_path, 3, scenario, **OPEN)

@@ -10,9 +10,7 @@ from kio.static.primitive import i16, i32
 
 from ottla_operator.kafka import topics
 from ottla_operator.kube.status_writer import now_text
-from tests.e2e.process_kubelet import ProcessKubelet, connect_to_brokers
-
-STORAGE = {"size": "1Gi"}
+from tests.e2e.process_kubelet import ProcessKubelet, connect_to_brokers, run_with_cluster
 
 
 @dataclass
@@ -40,42 +38,30 @@ class SlowKubelet(ProcessKubelet):
 
 
 def test_three_brokers_are_reduced_to_one_that_still_creates_topics(tmp_path: Path) -> None:
-    async def main() -> None:
-        kubelet = SlowKubelet(tmp_path)
-        kubelet.api.put_cluster({"replicas": 3, "storage": STORAGE})
-        try:
-            await kubelet.wait_until_ready()
-            kubelet.edit_spec("Cluster", "demo", replicas=1)
-            await kubelet.wait_until(lambda: set(kubelet.api.of("Pod")) == {"demo-1"})
-            kubelet.put_topic("flights")
-            await kubelet.wait_until_ready("Topic", "flights")
-            await kubelet.wait_until_ready()
-        finally:
-            await kubelet.stop()
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.edit_spec("Cluster", "demo", replicas=1)
+        await kubelet.wait_until(lambda: set(kubelet.api.of("Pod")) == {"demo-1"})
+        kubelet.put_topic("flights")
+        await kubelet.wait_until_ready("Topic", "flights")
+        await kubelet.wait_until_ready()
 
-    asyncio.run(main())
+    run_with_cluster(tmp_path, 3, scenario, kubelet_class=SlowKubelet)
 
 
 def test_replicas_that_a_broker_gets_while_it_is_removed_are_moved_off(tmp_path: Path) -> None:
-    async def main() -> None:
-        kubelet = SlowKubelet(tmp_path)
-        kubelet.api.put_cluster({"replicas": 3, "storage": STORAGE})
-        try:
-            await kubelet.wait_until_ready()
-            kubelet.edit_spec("Cluster", "demo", replicas=2)
-            await kubelet.wait_until(lambda: kubelet.api.stateful_set["spec"]["replicas"] == 2)
-            await create_topic_on_broker_3(kubelet)  # which has not been stopped yet
-            async with connect_to_brokers(kubelet) as client:
-                assert (await topics.describe_topics(client, ["late"]))["late"].partitions[0].replicas == (3, 1)
-            await kubelet.wait_until(lambda: "demo-3" not in kubelet.api.of("Pod"))
-            await kubelet.wait_until(lambda: any("it got replicas while" in it for it in kubelet.events))
-            await kubelet.wait_until(lambda: set(kubelet.api.of("Pod")) == {"demo-1", "demo-2"})
-            await kubelet.wait_until_ready()
-            async with connect_to_brokers(kubelet) as client:
-                late = (await topics.describe_topics(client, ["late"]))["late"]
-            assert set(late.partitions[0].replicas) == set(late.partitions[0].isr) == {1, 2}
-        finally:
-            await kubelet.stop()
+    async def scenario(kubelet: ProcessKubelet) -> None:
+        kubelet.edit_spec("Cluster", "demo", replicas=2)
+        await kubelet.wait_until(lambda: kubelet.api.stateful_set["spec"]["replicas"] == 2)
+        await create_topic_on_broker_3(kubelet)  # which has not been stopped yet
+        async with connect_to_brokers(kubelet) as client:
+            assert (await topics.describe_topics(client, ["late"]))["late"].partitions[0].replicas == (3, 1)
+        await kubelet.wait_until(lambda: "demo-3" not in kubelet.api.of("Pod"))
+        await kubelet.wait_until(lambda: any("it got replicas while" in it for it in kubelet.events))
+        await kubelet.wait_until(lambda: set(kubelet.api.of("Pod")) == {"demo-1", "demo-2"})
+        await kubelet.wait_until_ready()
+        async with connect_to_brokers(kubelet) as client:
+            late = (await topics.describe_topics(client, ["late"]))["late"]
+        assert set(late.partitions[0].replicas) == set(late.partitions[0].isr) == {1, 2}
 
     async def create_topic_on_broker_3(kubelet: ProcessKubelet) -> None:
         assignment = CreatableReplicaAssignment(partition_index=i32(0), broker_ids=(BrokerId(3), BrokerId(1)))
@@ -89,4 +75,4 @@ def test_replicas_that_a_broker_gets_while_it_is_removed_are_moved_off(tmp_path:
         async with connect_to_brokers(kubelet) as client:
             await client.send_to_controller(CreateTopicsRequest(topics=(late,)))
 
-    asyncio.run(main())
+    run_with_cluster(tmp_path, 3, scenario, kubelet_class=SlowKubelet)

@@ -18,7 +18,7 @@ from ottla_operator.kafka.client import connect
 from ottla_operator.plan.acl_patterns import describe_entry
 from ottla_operator.reconcile.users import UserReconciler
 from ottla_operator.reconcile.watch_cache import Key
-from tests.e2e.process_kubelet import KEY, ProcessKubelet, connect_to_brokers
+from tests.e2e.process_kubelet import KEY, ProcessKubelet, connect_to_brokers, run_with_cluster
 
 LISTENERS = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
 RULES = [{"allow": ["Read", "Write"], "topic": "orders*"}, {"deny": ["Write"], "topic": "orders.archive"}]
@@ -27,17 +27,7 @@ RULES = [{"allow": ["Read", "Write"], "topic": "orders*"}, {"deny": ["Write"], "
 def run_secured(
     folder: Path, scenario: Callable[[ProcessKubelet], Awaitable[None]], *, authorization: str = "ACL"
 ) -> None:
-    async def main() -> None:
-        kubelet = ProcessKubelet(folder)
-        spec = {"listeners": LISTENERS, "authorization": {"type": authorization}}
-        kubelet.api.put_cluster({"replicas": 1, "storage": {"size": "1Gi"}, **spec})
-        try:
-            await kubelet.wait_until_ready()
-            await scenario(kubelet)
-        finally:
-            await kubelet.stop()
-
-    asyncio.run(main())
+    run_with_cluster(folder, 1, scenario, listeners=LISTENERS, authorization={"type": authorization})
 
 
 async def rules_of(kubelet: ProcessKubelet, user: str) -> set[str]:

@@ -4,12 +4,12 @@ and `ottla cluster recover` recovers the cluster.
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import consume_values, produce_values, resource, topic
 from tests.waiting import eventually
 
@@ -17,17 +17,17 @@ BROKERS = (1, 2, 3, 4)
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as made:
-        made.brokers = len(BROKERS)
-        config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
-        listeners = [{"name": "plain", "port": made.port}]
-        demo = resource("Cluster", "demo", replicas=len(BROKERS), listeners=listeners, config=config)
-        made.write_resources(demo, topic("flights", partitions=6, replicas=3))
-        made.start()
-        made.wait_for_line("topic flights created")
-        eventually(lambda: len(voters(made)) == 3, message="three voters")
-        yield made
+def home(up: UpProcess) -> UpProcess:
+    """`ottla up` with four brokers, three of which vote, and a topic."""
+    up.brokers = len(BROKERS)
+    config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+    listeners = [{"name": "plain", "port": up.port}]
+    demo = resource("Cluster", "demo", replicas=len(BROKERS), listeners=listeners, config=config)
+    up.write_resources(demo, topic("flights", partitions=6, replicas=3))
+    up.start()
+    up.wait_for_line("topic flights created")
+    eventually(lambda: len(voters(up)) == 3, message="three voters")
+    return up
 
 
 def voters(home: UpProcess) -> list[int]:

@@ -35,7 +35,7 @@ def test_a_reader_behind_an_open_transaction_continues_when_the_source_is_lost(k
         assert producer.flush(30) == 0
         produce(source.bootstrap, "money", [b"behind it"])
         pair.wait_until_caught_up("money")
-        with rd.consumer(target.bootstrap, isolation_level=READ_COMMITTED) as reader:
+        with rd.open_consumer(target.bootstrap, isolation_level=READ_COMMITTED) as reader:
             reader.assign([ck.TopicPartition("money", 0, ck.OFFSET_BEGINNING)])
             assert read_value(reader) == b"committed"
             everything = rd.consume(target.bootstrap, "money", isolation_level="read_uncommitted")

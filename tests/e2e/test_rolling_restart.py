@@ -12,7 +12,7 @@ from tests.waiting import eventually
 TOPIC = "rolled"
 
 
-def test_three_brokers_restarted_under_load(cluster: ProcessCluster) -> None:
+def test_rolling_restart_under_load_loses_no_acknowledged_record_and_repeats_none(cluster: ProcessCluster) -> None:
     create_topic(cluster, TOPIC, {})
     load = create_load(cluster, TOPIC, Random(1))
     partitions = [(TOPIC, partition) for partition in range(PARTITIONS)]
@@ -26,7 +26,7 @@ def test_three_brokers_restarted_under_load(cluster: ProcessCluster) -> None:
         for broker in cluster.brokers.values():
             assert broker.stop(within_s=60) == (143 if cluster.kind == "kafka" else 0)
             broker.start()
-            eventually(lambda: cluster.is_healthy(), within_s=60, message="a healthy cluster")
+            cluster.wait_until_healthy()
         load.stop_producers()
         contents = read_all_records(cluster.bootstrap, TOPIC, PARTITIONS)
         wait_for_members(load, contents)
@@ -37,9 +37,8 @@ def test_three_brokers_restarted_under_load(cluster: ProcessCluster) -> None:
     assert checks.find_violations(load, contents, committed) == []
     assert load.count_acknowledged() == sum(producer.sent_count for producer in load.producers)
     values = [value for records in contents.values() for value in records.values()]
-    if (
-        cluster.kind == "kafka"
-    ):  # it stops before it acknowledges all appended batches, and a plain producer repeats them
+    # Kafka stops before it acknowledges all appended batches, and a plain producer repeats them.
+    if cluster.kind == "kafka":
         values = [value for value in values if value.startswith(b"once/")]
     assert [value for value, times in Counter(values).items() if times > 1] == []
     assert [error for member in load.members for error in unexpected_errors(member)] == []

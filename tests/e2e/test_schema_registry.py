@@ -79,7 +79,7 @@ def test_no_schema_is_lost_when_the_writer_fails(
         eventually(partial(registers, size), within_s=60, message=f"registration {size} after the writer failed")
     assert writer(cluster) != fallen
     cluster.brokers[fallen].start()
-    eventually(lambda: cluster.is_healthy(), within_s=60, message="the fallen broker is back")
+    cluster.wait_until_healthy()
     for client in clients.values():
         client.clear_caches()
         found = {size: client.lookup_schema("s", fixed(size)) for size in acknowledged}

@@ -80,7 +80,7 @@ def write_broker_files(authority: CertificateAuthority, keystore: str) -> tuple[
 
 
 @contextmanager
-def mutual_tls_cluster(folder: Path) -> Iterator[SecuredCluster]:
+def run_mutual_tls_cluster(folder: Path) -> Iterator[SecuredCluster]:
     """Brokers and clients present certificates; brokers are one super user by a mapping rule."""
     authority = create_certificate_authority(folder / "authority", ["127.0.0.1"], ["localhost"])
     certificate, key = create_peer_certificate(authority, "Broker-certificate", ["IP:127.0.0.1"])
@@ -114,7 +114,7 @@ def mutual_tls_cluster(folder: Path) -> Iterator[SecuredCluster]:
 
 
 @contextmanager
-def scram_cluster(folder: Path) -> Iterator[SecuredCluster]:
+def run_scram_cluster(folder: Path) -> Iterator[SecuredCluster]:
     """Brokers log in to each other by SCRAM over TLS, with a login that no metadata log has at
     first.
     """
@@ -160,7 +160,7 @@ def scram_cluster(folder: Path) -> Iterator[SecuredCluster]:
         yield secured
 
 
-CLUSTERS: dict[str, Callable[[Path], Any]] = {"mutual-tls": mutual_tls_cluster, "scram": scram_cluster}
+CLUSTERS: dict[str, Callable[[Path], Any]] = {"mutual-tls": run_mutual_tls_cluster, "scram": run_scram_cluster}
 
 
 @pytest.fixture(scope="module", params=[*slow(["mutual-tls"]), "scram"])
@@ -208,7 +208,7 @@ def create_topic(secured: SecuredCluster, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 3, 3)])[topic].result(WITHIN_S)
     allow_alice(secured, topic)
     cluster = secured.cluster
-    eventually(cluster.is_healthy, within_s=WITHIN_S, message=f"all replicas of {topic} in sync")
+    cluster.wait_until_healthy()
 
 
 def produce_to(secured: SecuredCluster, topic: str, partitions: Sequence[int]) -> None:
@@ -229,10 +229,10 @@ def test_records_are_replicated_and_served_without_a_killed_broker(secured: Secu
     killed = cluster.controller_id()
     cluster.brokers[killed].kill()
     others = [number for number in cluster.brokers if number != killed]
-    eventually(lambda: cluster.is_healthy(others), within_s=WITHIN_S, message="two brokers lead everything")
+    cluster.wait_until_healthy(others)
     produce_to(secured, "orders", range(3))
     cluster.brokers[killed].start()
-    eventually(cluster.is_healthy, within_s=WITHIN_S, message="the killed broker is back in sync")
+    cluster.wait_until_healthy()
     assert [count_of(secured, "orders", partition) for partition in range(3)] == [2 * len(messages())] * 3
 
 
@@ -243,7 +243,7 @@ def test_clients_produce_and_lose_no_record_while_a_broker_restarts(secured: Sec
     assert cluster.brokers[2].stop() == 0
     produce_to(secured, "payments", range(3))
     cluster.brokers[2].start()
-    eventually(cluster.is_healthy, within_s=WITHIN_S, message="the restarted broker is back in sync")
+    cluster.wait_until_healthy()
     assert [count_of(secured, "payments", partition) for partition in range(3)] == [2 * len(messages())] * 3
 
 
@@ -329,7 +329,7 @@ def test_another_authority_takes_over_without_a_restart(secured: SecuredCluster,
     assert {number: broker.pid for number, broker in cluster.brokers.items()} == started
     cluster.brokers[3].kill()
     cluster.brokers[3].start()  # it connects to the others anew, and they to it
-    eventually(cluster.is_healthy, within_s=WITHIN_S, message="the restarted broker is back in sync")
+    cluster.wait_until_healthy()
     assert [count_of(secured, "renewals", partition) for partition in range(3)] == [len(messages())] * 3
 
 

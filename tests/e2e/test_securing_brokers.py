@@ -43,12 +43,12 @@ def roll(cluster: ProcessCluster, settings: dict[str, str], topic: str) -> None:
     """Restarts one broker after the other with these settings instead of those of OPTIONAL and of
     TLS.
     """
-    for number, broker in cluster.brokers.items():
+    for broker in cluster.brokers.values():
         assert broker.stop() == 0
         kept = {key: it for key, it in broker.settings.items() if key not in OPTIONAL and not key.startswith("ssl.")}
         broker.settings = kept | settings
         broker.start()
-        eventually(cluster.is_healthy, within_s=WITHIN_S, message=f"broker {number} is in sync with {sorted(settings)}")
+        cluster.wait_until_healthy()
         rd.produce(cluster.bootstrap, topic, messages(), **login_of(cluster))
 
 
@@ -90,11 +90,9 @@ def test_brokers_get_logins_and_lose_them_one_restart_after_the_other() -> None:
 
 def test_brokers_get_tls_and_logins_together_and_lose_them_again(tmp_path: Path) -> None:
     authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
-    keystore = authority.folder / "broker.pem"
-    keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
     tls = {
         "listener.security.protocol.map": "PLAINTEXT:SASL_SSL",
-        "ssl.keystore.location": str(keystore),
+        "ssl.keystore.location": str(authority.write_keystore()),
         "ssl.truststore.location": str(authority.certificate),
     }
     trusted = authority.certificate.read_text()
@@ -169,7 +167,7 @@ def test_brokers_change_their_passwords_without_a_restart(tmp_path: Path) -> Non
             ),
             within_s=30,
         )
-        eventually(cluster.is_healthy, within_s=WITHIN_S)
+        cluster.wait_until_healthy()
         login: dict[str, Any] = {
             "security_protocol": "SASL_PLAINTEXT",
             "sasl_mechanism": "SCRAM-SHA-512",
@@ -177,7 +175,7 @@ def test_brokers_change_their_passwords_without_a_restart(tmp_path: Path) -> Non
             "sasl_password": "the operator's next",
         }
         rd.produce(cluster.bootstrap, "orders", messages(), **login)
-        eventually(cluster.is_healthy, within_s=WITHIN_S)
+        cluster.wait_until_healthy()
         assert [it.pid for it in cluster.brokers.values()] == pids
         failed = [it for broker in cluster.brokers.values() for it in find_failed_logins(broker.log_tail(1_000_000))]
         assert not failed, "each step accepts the logins of the steps beside it"

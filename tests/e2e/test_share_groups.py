@@ -10,7 +10,7 @@ from ottla_broker.wire.message_reader import MalformedMessage
 from tests.clients import librdkafka as rd
 from tests.clients.share_member import ACCEPT, RELEASE, DeliveredRecord, ShareMember
 from tests.clusters import ProcessCluster, run_cluster
-from tests.waiting import eventually, eventually_async
+from tests.waiting import eventually_async
 
 TOPIC, GROUP = "jobs", "workers"
 PARTITIONS, RECORDS = 3, 450
@@ -95,7 +95,7 @@ async def kill_brokers(cluster: ProcessCluster, history: History) -> None:
         await asyncio.to_thread(broker.kill)
         await wait_for_progress(history, len(history.accepted) + 10)
         await asyncio.to_thread(broker.start)
-        await asyncio.to_thread(lambda: eventually(cluster.is_healthy, within_s=60, message="all replicas in sync"))
+        await asyncio.to_thread(cluster.wait_until_healthy)
 
 
 async def wait_for_progress(history: History, accepted: int) -> None:

@@ -11,15 +11,15 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 def find_produce(collector: Collector) -> ReceivedSpan | None:
     """The request of the record with the header, when its phases are received too."""
-    requests = [one for one in collector.named("Produce") if one.trace_id == TRACE]
+    requests = [one for one in collector.spans_named("Produce") if one.trace_id == TRACE]
     return next((one for one in requests if "wait for replicas" in phases_of(collector, one)), None)
 
 
 def phases_of(collector: Collector, request: ReceivedSpan) -> dict[str, ReceivedSpan]:
-    return {one.name: one for one in collector.children(request)}
+    return {one.name: one for one in collector.children_of(request)}
 
 
-def test_trace_of_a_record_through_leader_followers_and_acknowledgement() -> None:
+def test_trace_of_a_record_shows_the_append_and_the_wait_for_each_follower() -> None:
     with (
         run_collector() as collector,
         run_cluster("ottla", 3, otel_exporter_otlp_endpoint=collector.endpoint, otel_traces_sampler_arg=1) as cluster,
@@ -59,8 +59,8 @@ def test_trace_of_a_record_through_leader_followers_and_acknowledgement() -> Non
         assert eventually(lambda: consumer.poll(0.1)).value() == b"an order"
         consumer.close()
         fetches = eventually(
-            lambda: collector.named("Fetch", messaging_client_id="reader", messaging_destination_name="orders"),
+            lambda: collector.spans_named("Fetch", messaging_client_id="reader", messaging_destination_name="orders"),
             message="the trace of a fetch",
         )
         assert not any(one.links for one in fetches)
-        assert not collector.named("Fetch", messaging_client_id=f"broker-{followers[0]}")
+        assert not collector.spans_named("Fetch", messaging_client_id=f"broker-{followers[0]}")

@@ -66,4 +66,4 @@ def test_decision_is_completed_by_the_next_coordinator(cluster: ProcessCluster, 
         expected = sorted(wanted)
         eventually(partial(has_values, cluster, topic, expected), within_s=60)
         broker.start()
-        eventually(lambda: cluster.is_healthy(), within_s=60)
+        cluster.wait_until_healthy()

@@ -3,7 +3,6 @@ the standby has the same log.
 """
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import yaml
 
 from tests.e2e.mirroring import read_log_bytes, read_records, read_watermarks
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.ports import free_ports
 from tests.waiting import eventually
 
@@ -20,12 +19,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 CLUSTERS = ("region", "newark", "newyork", "standby")
 EVENTS = 400  # of each site
 PARTITIONS = 3
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def copy_example(up: UpProcess) -> dict[str, str]:

@@ -4,17 +4,15 @@ import copy
 import os
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import ConfigResource, ResourceType
 
-from tests.e2e.up_process import UpProcess, is_process_running, up_process
+from tests.clients import librdkafka as rd
+from tests.e2e.up_process import UpProcess, is_process_running, prepare_up
 from tests.e2e.up_resources import (
     Json,
-    admin,
     consume_values,
     count_partitions,
     produce_values,
@@ -25,12 +23,6 @@ from tests.e2e.up_resources import (
 from tests.waiting import eventually
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
-
-
 def cluster(up: UpProcess, **spec: Any) -> Json:
     config = {"group.initial.rebalance.delay.ms": 0, **spec.pop("config", {})}
     return resource(
@@ -38,10 +30,9 @@ def cluster(up: UpProcess, **spec: Any) -> Json:
     )
 
 
-def describe_setting(up: UpProcess, name: str, key: str) -> str | None:
-    resource = ConfigResource(ResourceType.TOPIC, name)
-    client = admin(up)  # must outlive its request
-    value: str | None = client.describe_configs([resource])[resource].result(10)[key].value
+def describe_retention(up: UpProcess) -> str | None:
+    """Setting retention.ms of the topic `greetings`."""
+    value: str | None = rd.describe_topic_configs(up.bootstrap, "greetings")["retention.ms"].value
     return value
 
 
@@ -51,7 +42,7 @@ def test_topic_of_a_file_takes_records_which_survive_a_restart(up: UpProcess) ->
     up.wait_for_line("first broker ready after")
     up.wait_for_line("topic greetings created")
     assert count_partitions(up, "greetings") == 3
-    assert describe_setting(up, "greetings", "retention.ms") == "3600000"
+    assert describe_retention(up) == "3600000"
     produce_values(up, "greetings", "hello", "world")
     up.wait_for_line("first message after")
     assert consume_values(up, "greetings", 2) == ["hello", "world"]
@@ -77,7 +68,7 @@ def test_edits_are_applied_and_invalid_edits_are_reported(up: UpProcess) -> None
     up.wait_for_line("topic greetings: retention.ms=7")
     up.wait_for_line("topic more created")
     assert count_partitions(up, "greetings") == 3
-    assert describe_setting(up, "greetings", "retention.ms") == "7"
+    assert describe_retention(up) == "7"
 
     up.write_resources(cluster(up), topic(partitions=2), topic("more"))
     up.wait_for_line("spec.partitions: partitions cannot be decreased")
@@ -160,7 +151,7 @@ def test_port_in_use_is_reported_once_and_the_broker_starts_when_it_is_free(up: 
 
 def test_broker_of_another_cluster_on_the_port_is_not_changed(up: UpProcess, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    with up_process(tmp_path / "other") as other:
+    with prepare_up(tmp_path / "other") as other:
         other.port = up.port
         other.write_resources(cluster(other), topic("theirs"))
         other.start()
@@ -298,7 +289,7 @@ def test_produce_cannot_resume_over_another_number_of_partitions_without_the_for
     assert sorted(lines) == sorted(f"{number}\tx" for number in range(100))
 
 
-def test_ottla_commands_on_brokers_of_up(up: UpProcess) -> None:
+def test_ottla_commands_reach_the_brokers_of_up(up: UpProcess) -> None:
     up.write_resources(cluster(up), topic(partitions=2))
     up.start()
     up.wait_for_line("topic greetings created")

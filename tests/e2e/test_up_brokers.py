@@ -6,17 +6,14 @@ import json
 import os
 import re
 import signal
-import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
 import pytest
 
 from tests.e2e.background_producer import produce_numbers
-from tests.e2e.up_process import UpProcess, is_process_running, up_process
+from tests.e2e.up_process import UpProcess, is_process_running
 from tests.e2e.up_resources import (
     Json,
     consume_values,
@@ -31,10 +28,9 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        process.brokers = 3
-        yield process
+def up(up: UpProcess) -> UpProcess:
+    up.brokers = 3
+    return up
 
 
 def cluster(up: UpProcess, replicas: int = 3, **spec: Any) -> Json:
@@ -67,9 +63,7 @@ def test_killed_broker_is_restarted_and_no_acknowledged_record_is_lost(up: UpPro
     assert up.broker_pid(2) != killed
     assert consume_values(up, "greetings", len(acknowledged)) == sorted(acknowledged)
     pids = [up.broker_pid(it) for it in (1, 2, 3)]
-    started = time.monotonic()
     assert up.stop() == 0
-    assert time.monotonic() - started < 10
     assert not any(map(is_process_running, pids))
 
     up.start()
@@ -170,7 +164,7 @@ def transactions_min_isr(up: UpProcess) -> str:
 
 
 @pytest.mark.slow
-def test_cluster_is_scaled_up_and_down(up: UpProcess) -> None:
+def test_scaling_up_and_down_loses_no_record(up: UpProcess) -> None:
     up.write_resources(cluster(up, 1), topic(partitions=6))
     up.start()
     up.wait_for_line("topic greetings created")

@@ -4,23 +4,17 @@ import re
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import Json, resource
 from tests.waiting import eventually
 
 ADDRESS = re.compile(r"console of cluster demo: (http://127\.0\.0\.1:(\d+))")
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def cluster(up: UpProcess, config: Mapping[str, str] = MappingProxyType({}), replicas: int = 1) -> Json:
@@ -41,7 +35,7 @@ def read(url: str) -> str:
         return text
 
 
-def test_its_address_is_printed_and_serves_the_cluster(up: UpProcess) -> None:
+def test_console_serves_the_cluster_at_the_printed_address(up: UpProcess) -> None:
     up.write_resources(cluster(up))
     up.start()
     url, _ = find_console(up)
@@ -53,7 +47,7 @@ def test_its_address_is_printed_and_serves_the_cluster(up: UpProcess) -> None:
     assert up.stop() == 0
 
 
-def test_it_shows_why_a_pipeline_does_not_run(up: UpProcess, tmp_path: Path) -> None:
+def test_console_shows_why_a_pipeline_does_not_run(up: UpProcess, tmp_path: Path) -> None:
     topic = resource("Topic", "greetings", clusterRef={"name": "demo"}, partitions=1, replicas=1)
     pipeline = resource(
         "Pipeline",
@@ -73,7 +67,7 @@ def test_it_shows_why_a_pipeline_does_not_run(up: UpProcess, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_it_shows_a_rolling_restart_until_it_has_ended(up: UpProcess) -> None:
+def test_console_shows_a_rolling_restart_until_it_has_ended(up: UpProcess) -> None:
     up.write_resources(cluster(up, replicas=3))
     up.start()
     url, _ = find_console(up)

@@ -1,21 +1,13 @@
 """`ottla diff` says what `ottla up` would change, and nothing once it has."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import yaml
 
-from tests.e2e.up_process import UpProcess, up_process
-from tests.e2e.up_resources import Json, resource
+from tests.e2e.up_process import UpProcess
+from tests.e2e.up_resources import Json, login_options, resource
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def resources(
@@ -45,12 +37,8 @@ def resources(
 
 
 def diff(up: UpProcess, files: Path, *arguments: str) -> tuple[int, str]:
-    folder = up.folder / ".ottla" / "demo"
-    listeners = json.loads((folder / "1" / "settings.json").read_text())["listeners"]
-    addresses = dict(it.split("://") for it in listeners.split(","))
-    login = str(folder / "inter-broker-login" / "client.properties")
-    how = ("--bootstrap", addresses["INTER_BROKER"], "--command-config", login)
-    done = up.run_ottla("diff", str(files), *how, *arguments)
+    """Exit code and output of the command."""
+    done = up.run_ottla("diff", str(files), *login_options(up), *arguments)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout + done.stderr
 

@@ -1,23 +1,13 @@
 """`ottla up` keeps the settings of groups as Groups say."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.clients.share_member import read_group_configs
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import Json, resource
 from tests.waiting import eventually
 
 RESET, LIMIT = "share.auto.offset.reset", "share.delivery.count.limit"
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def cluster(up: UpProcess) -> Json:

@@ -2,7 +2,6 @@
 
 import ssl
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,11 @@ from ottla_operator.local.internal_certificates import NAMES
 from ottla_operator.plan.certificate_renewal import Validity
 from ottla_operator.resources.cluster import Cluster
 from tests.e2e.background_producer import produce_numbers
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import Json, resource, topic
 from tests.waiting import eventually
 
 DAY = 86_400
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def cluster(up: UpProcess) -> Json:

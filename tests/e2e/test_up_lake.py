@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import produce_values, resource, topic
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def read_table(folder: Path) -> list[tuple[int, int, str]]:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from ottla_operator.resources.model import Json
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import consume_values, produce_values, resource, topic
 from tests.waiting import eventually
 
 SCHEMA = {"type": "json", "schema": "city STRING"}
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def version(name: str, target: str, sql: str, sink: Json, **spec: Json) -> Json:

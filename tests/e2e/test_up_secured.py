@@ -1,9 +1,7 @@
 """`ottla up` with a Cluster that requires logins, from clients and between brokers."""
 
 import asyncio
-import json
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +9,9 @@ import pytest
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import KafkaError
-from tests.e2e.up_process import UpProcess, up_process
-from tests.e2e.up_resources import Json, resource
+from tests.e2e.up_process import UpProcess
+from tests.e2e.up_resources import Json, inter_broker_address, resource
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def secured_cluster(up: UpProcess, replicas: int = 1) -> Json:
@@ -29,12 +21,6 @@ def secured_cluster(up: UpProcess, replicas: int = 1) -> Json:
 
 def login_folder(up: UpProcess) -> Path:
     return up.folder / ".ottla" / "demo" / "inter-broker-login"
-
-
-def inter_broker_address(up: UpProcess, broker: int = 1) -> str:
-    settings = json.loads((up.folder / ".ottla" / "demo" / str(broker) / "settings.json").read_text())
-    listeners: str = settings["listeners"]
-    return next(it.split("://")[1] for it in listeners.split(",") if it.startswith("INTER_BROKER://"))
 
 
 def list_topics(address: str, security: ClientSecurity) -> list[str]:

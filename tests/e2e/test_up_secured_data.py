@@ -3,38 +3,21 @@ own, whose rules allow only what these need.
 """
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.up_process import UpProcess, up_process
-from tests.e2e.up_resources import Json, resource, shouting_pipeline
+from tests.e2e.up_process import UpProcess
+from tests.e2e.up_resources import Json, login_options, resource, shouting_pipeline
 from tests.waiting import eventually
 
 LOAD = 'print(\'{"topic": "greetings", "value": {"word": "hello"}}\')\n'
 ACL = {"type": "ACL"}
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
-
-
 def cluster(name: str, port: int, **spec: Any) -> Json:
     listeners = [{"name": "clients", "port": port, "authentication": "SCRAM"}]
     return resource("Cluster", name, **{"replicas": 1, "listeners": listeners, "authorization": ACL, **spec})
-
-
-def login_options(up: UpProcess, cluster: str) -> tuple[str, ...]:
-    """Options with which `ottla` commands log in as `ottla up` does."""
-    folder = up.folder / ".ottla" / cluster
-    listeners = json.loads((folder / "1" / "settings.json").read_text())["listeners"]
-    addresses = dict(it.split("://") for it in listeners.split(","))
-    login = folder / "inter-broker-login" / "client.properties"
-    return ("--bootstrap", addresses["INTER_BROKER"], "--command-config", str(login))
 
 
 def read(up: UpProcess, cluster: str, *arguments: str) -> str:

@@ -1,24 +1,17 @@
 """`ottla up` with the example of two tenants, and clients with the files of their users."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka as ck
 import pytest
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.e2e.up_process import UpProcess, up_process
-from tests.e2e.up_resources import Json
+from tests.clients import librdkafka as rd
+from tests.e2e.up_process import UpProcess
+from tests.e2e.up_resources import Json, read_librdkafka_settings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tenants"
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def example(up: UpProcess) -> list[Json]:
@@ -29,22 +22,6 @@ def example(up: UpProcess) -> list[Json]:
     return found
 
 
-def settings(up: UpProcess, user: str) -> dict[str, Any]:
-    folder = up.folder / ".ottla" / "shared" / "users" / user
-    lines = (folder / "librdkafka.properties").read_text().splitlines()
-    found = dict(line.split("=", 1) for line in lines)
-    return {key: str(folder / value) if key.endswith(".location") else value for key, value in found.items()}
-
-
-def produce(of_user: dict[str, Any], topic: str) -> ck.KafkaError | None:
-    errors: list[ck.KafkaError | None] = []
-    producer = ck.Producer({**of_user, "message.timeout.ms": 10_000, "logger": None, "log_level": 0})
-    producer.produce(topic, topic.encode(), on_delivery=lambda error, _: errors.append(error))
-    producer.flush(20)
-    (error,) = errors
-    return error
-
-
 def test_tenants_use_the_same_names_and_see_only_their_own(up: UpProcess) -> None:
     up.write_resources(*example(up))
     up.start()
@@ -52,10 +29,13 @@ def test_tenants_use_the_same_names_and_see_only_their_own(up: UpProcess) -> Non
         up.wait_for_line(f"user {user}: clients connect with")
     for topic in ("acme.orders", "globex.orders"):
         up.wait_for_line(f"topic {topic} created")
-    shop, billing, globex = (settings(up, it) for it in ("acme-shop", "acme-billing", "globex-billing"))
-    assert produce(shop, "acme.orders") is None
+    users = up.folder / ".ottla" / "shared" / "users"
+    shop, billing, globex = (
+        read_librdkafka_settings(users / it) for it in ("acme-shop", "acme-billing", "globex-billing")
+    )
+    assert rd.produce_one(shop, "acme.orders") is None
     for login, topic in ((shop, "globex.orders"), (billing, "acme.orders"), (globex, "acme.orders")):
-        error = produce(login, topic)
+        error = rd.produce_one(login, topic)
         assert error is not None and error.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED, topic
     admin = AdminClient(shop)
     admin.create_topics([NewTopic("acme.more", 1)])["acme.more"].result(20)

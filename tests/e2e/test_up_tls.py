@@ -1,14 +1,13 @@
 """`ottla up` with a TLS listener, whose Secret is in the files."""
 
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.background_producer import produce_numbers
-from tests.e2e.up_process import UpProcess, up_process
+from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import Json, consume_values, resource, topic, wait_until_in_sync
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
 from tests.ports import free_ports
@@ -18,10 +17,9 @@ BROKERS = 3
 
 
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        process.brokers = BROKERS
-        yield process
+def up(up: UpProcess) -> UpProcess:
+    up.brokers = BROKERS
+    return up
 
 
 def tls_secret(authority: CertificateAuthority, name: str) -> Json:

@@ -4,12 +4,10 @@ clients with the users' own files.
 
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
-import pytest
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -18,19 +16,14 @@ from ottla_operator.certificates.x509 import issue_client_certificate
 from ottla_operator.local.home import read_texts
 from ottla_operator.plan.certificate_renewal import Validity
 from ottla_operator.resources.cluster import Cluster
+from tests.clients import librdkafka as rd
 from tests.e2e.java_tools import run_java_tool
-from tests.e2e.up_process import UpProcess, up_process
-from tests.e2e.up_resources import Json, resource, topic
+from tests.e2e.up_process import UpProcess
+from tests.e2e.up_resources import Json, read_librdkafka_settings, resource, topic
 from tests.waiting import eventually
 
 DAY = 86_400
 RULES = [{"allow": ["Read", "Write"], "topic": "orders*"}, {"allow": ["Read"], "group": "billing*"}]
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def cluster(up: UpProcess, **spec: Any) -> Json:
@@ -50,20 +43,7 @@ def files_of(up: UpProcess, name: str = "billing") -> Path:
 
 
 def librdkafka(up: UpProcess, name: str = "billing") -> dict[str, Any]:
-    """The user's own file for librdkafka; the files that it names are beside it."""
-    folder = files_of(up, name)
-    lines = (folder / "librdkafka.properties").read_text().splitlines()
-    found = dict(line.split("=", 1) for line in lines)
-    return {key: str(folder / value) if key.endswith(".location") else value for key, value in found.items()}
-
-
-def produce(settings: dict[str, Any], name: str) -> ck.KafkaError | None:
-    errors: list[ck.KafkaError | None] = []
-    producer = ck.Producer({**settings, "message.timeout.ms": 10_000, "logger": None, "log_level": 0})
-    producer.produce(name, b"one", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(20)
-    (error,) = errors
-    return error
+    return read_librdkafka_settings(files_of(up, name))
 
 
 def test_clients_connect_with_the_files_of_their_user_and_may_do_what_its_rules_say(up: UpProcess) -> None:
@@ -72,8 +52,8 @@ def test_clients_connect_with_the_files_of_their_user_and_may_do_what_its_rules_
     up.wait_for_line("clients connect with")
     up.wait_for_line("topic secrets created")
     settings = librdkafka(up)
-    assert produce(settings, "orders") is None
-    error = produce(settings, "secrets")
+    assert rd.produce_one(settings, "orders") is None
+    error = rd.produce_one(settings, "secrets")
     assert error is not None and error.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert list(AdminClient(settings).list_topics(timeout=10).topics) == ["orders"]
     folder = files_of(up)
@@ -146,8 +126,8 @@ def test_a_certificate_is_renewed_while_the_one_before_stays_valid(up: UpProcess
     up.start()
     up.wait_for_line("user billing: client certificate issued")
     eventually(lambda: (folder / "user.crt").read_text() != certificate)
-    assert produce(before, "orders") is None
-    assert produce(librdkafka(up), "orders") is None
+    assert rd.produce_one(before, "orders") is None
+    assert rd.produce_one(librdkafka(up), "orders") is None
     assert up.stop() == 0
 
 
@@ -161,13 +141,13 @@ def test_a_user_whose_name_a_mapping_rule_makes_and_one_that_no_rule_matches(up:
     up.wait_for_line("no rule of ssl.principal.mapping.rules=RULE:^CN=([a-z]+)$/$1/ matches CN=Other")
     up.wait_for_line("topic orders created")
     assert (files_of(up) / "username").read_text() == "billing"
-    assert produce(librdkafka(up), "orders") is None
+    assert rd.produce_one(librdkafka(up), "orders") is None
     settings, kept = librdkafka(up), up.folder / "kept"
     shutil.copytree(files_of(up), kept)  # the folder is deleted with the User
     settings |= {key: str(kept / Path(it).name) for key, it in settings.items() if key.endswith(".location")}
     up.write_resources(cluster(up, **rules), topic("orders"))
     up.wait_for_line("user billing is no longer described")
-    eventually(lambda: produce(settings, "orders") is not None, within_s=60)
+    eventually(lambda: rd.produce_one(settings, "orders") is not None, within_s=60)
     assert up.stop() == 0
 
 
@@ -180,10 +160,10 @@ def test_an_edited_policy_changes_what_its_users_may_do(up: UpProcess) -> None:
     up.start()
     up.wait_for_line("clients connect with")
     up.wait_for_line("topic orders created")
-    error = produce(librdkafka(up), "orders")
+    error = rd.produce_one(librdkafka(up), "orders")
     assert error is not None and error.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
     up.write_resources(cluster(up), topic("orders"), policy("Read", "Write"), billing)
-    eventually(lambda: produce(librdkafka(up), "orders") is None, within_s=60)
+    eventually(lambda: rd.produce_one(librdkafka(up), "orders") is None, within_s=60)
     up.write_resources(cluster(up), topic("orders"), billing)
     up.wait_for_line("AccessPolicy 'orders' is not in these files")
     assert up.stop() == 0
@@ -202,10 +182,10 @@ def test_a_mirror_logs_in_by_a_certificate_of_its_own(up: UpProcess) -> None:
     up.start()
     eventually(lambda: (files_of(up, "mirror-west") / "user.key").exists(), within_s=60, message=lambda: str(up.lines))
     eventually(lambda: (files_of(up) / "librdkafka.properties").exists(), within_s=60, message=lambda: str(up.lines))
-    eventually(lambda: produce(librdkafka(up), "orders") is None, within_s=30, message=lambda: str(up.lines))
+    eventually(lambda: rd.produce_one(librdkafka(up), "orders") is None, within_s=30, message=lambda: str(up.lines))
     read = ("consume", "orders", "--from", "beginning", "--exit", "--bootstrap", f"127.0.0.1:{up.port + 2}")
     eventually(lambda: "one" in up.run_ottla(*read).stdout, within_s=60, message=lambda: str(up.lines))
     reader = librdkafka(up, "mirror-west")
-    refused = produce(reader, "orders")
+    refused = rd.produce_one(reader, "orders")
     assert refused is not None and refused.code() == ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert not [it for it in up.lines if "Traceback" in it]

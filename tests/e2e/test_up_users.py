@@ -3,7 +3,6 @@ and keep out, and users that are edited and removed.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,13 @@ import pytest
 import yaml
 from kafka import KafkaConsumer
 
+from tests.clients import librdkafka as rd
 from tests.e2e.java_tools import run_java_tool
-from tests.e2e.up_process import UpProcess, up_process
-from tests.e2e.up_resources import Json
+from tests.e2e.up_process import UpProcess
+from tests.e2e.up_resources import Json, read_librdkafka_settings
 from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "secured"
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[UpProcess]:
-    with up_process(tmp_path) as process:
-        yield process
 
 
 def example(up: UpProcess, *, without: str = "") -> list[Json]:
@@ -40,19 +34,11 @@ def files_of(up: UpProcess, user: str) -> Path:
 
 
 def librdkafka(up: UpProcess, user: str) -> dict[str, Any]:
-    """The user's own file for librdkafka, as it is."""
-    lines = (files_of(up, user) / "librdkafka.properties").read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines)
+    return read_librdkafka_settings(files_of(up, user))
 
 
-def produce(settings: dict[str, Any], topic: str = "orders", value: bytes = b"one") -> ck.KafkaError | None:
-    """Sends one record. Returns the error of its delivery."""
-    errors: list[ck.KafkaError | None] = []
-    producer = ck.Producer({**settings, "message.timeout.ms": 10_000, "logger": None, "log_level": 0})
-    producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
-    producer.flush(20)
-    (error,) = errors
-    return error
+def produce(settings: dict[str, Any], topic: str = "orders") -> ck.KafkaError | None:
+    return rd.produce_one(settings, topic)
 
 
 def consume_one(settings: dict[str, Any], group: str) -> "ck.Message | ck.KafkaError | None":

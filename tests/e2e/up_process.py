@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,16 +15,11 @@ from typing import Any
 
 import yaml
 
-from tests import brokers
+from tests.ottla_command import COMMAND, command_environment, run_ottla
 from tests.ports import free_ports
 from tests.waiting import eventually
 
-COMMAND = (sys.executable, "-m", "ottla_operator.cli")
 TIMEOUT_S = 60.0
-
-
-def command_environment(**more: str) -> dict[str, str]:
-    return {**brokers.broker_environment(), "PYTHONPATH": ":".join(sys.path), "COLUMNS": "200", **more}
 
 
 @dataclass
@@ -87,18 +81,9 @@ class UpProcess:
         pid: int = json.loads((self.folder / ".ottla" / "demo" / str(id_) / "process.json").read_text())["pid"]
         return pid
 
-    def run_ottla(self, *arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
+    def run_ottla(self, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
         """Runs an `ottla` command with the brokers' addresses in OTTLA_BOOTSTRAP."""
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            cwd=self.folder,
-            text=True,
-            capture_output=True,
-            input=stdin,
-            timeout=TIMEOUT_S,
-            check=False,
-            env=command_environment(OTTLA_BOOTSTRAP=self.bootstrap),
-        )
+        return run_ottla(*arguments, stdin=stdin, folder=self.folder, variables={"OTTLA_BOOTSTRAP": self.bootstrap})
 
     @staticmethod
     def _read(process: "subprocess.Popen[str]", lines: list[str]) -> None:
@@ -115,7 +100,7 @@ def is_process_running(pid: int) -> bool:
 
 
 @contextmanager
-def up_process(folder: Path) -> Iterator[UpProcess]:
+def prepare_up(folder: Path) -> Iterator[UpProcess]:
     """Yields a process that has not been started. At the end kills it and the processes it
     started.
     """

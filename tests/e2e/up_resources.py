@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
@@ -57,6 +59,28 @@ def consume_values(up: UpProcess, name: str, count: int) -> list[str]:
     return sorted(values)
 
 
+def read_librdkafka_settings(folder: Path) -> dict[str, Any]:
+    """The librdkafka.properties in a user's folder. Files that it names are in the same folder."""
+    lines = (folder / "librdkafka.properties").read_text().splitlines()
+    found = dict(line.split("=", 1) for line in lines)
+    return {key: str(folder / value) if key.endswith(".location") else value for key, value in found.items()}
+
+
+def inter_broker_address(up: UpProcess, cluster: str = "demo") -> str:
+    """Host and port of the first broker's listener for brokers, whose login is that of
+    `login_options`.
+    """
+    settings = json.loads((up.folder / ".ottla" / cluster / "1" / "settings.json").read_text())
+    listeners: str = settings["listeners"]
+    return next(it.split("://")[1] for it in listeners.split(",") if it.startswith("INTER_BROKER://"))
+
+
+def login_options(up: UpProcess, cluster: str = "demo") -> tuple[str, ...]:
+    """Options with which `ottla` commands log in as `ottla up` does."""
+    login = up.folder / ".ottla" / cluster / "inter-broker-login" / "client.properties"
+    return ("--bootstrap", inter_broker_address(up, cluster), "--command-config", str(login))
+
+
 def run_json(up: UpProcess, *arguments: str) -> Json:
     """Output of an `ottla` command with `-o json`, which must succeed."""
     result = up.run_ottla(*arguments, "-o", "json")
@@ -72,15 +96,21 @@ def wait_until_in_sync(up: UpProcess, name: str, replicas: int, *, preferred: bo
 
     def partitions_in_sync() -> list[Json]:
         partitions: list[Json] = run_json(up, "topics", "describe", name)["partitions"]
-        in_sync = all(
-            len(it["replicas"]) == len(it["isr"]) == replicas and (not preferred or it["leader"] == it["replicas"][0])
-            for it in partitions
-        )
-        return partitions if in_sync else []
+        return partitions if are_in_sync(partitions, replicas, preferred=preferred) else []
 
     # Each command is a process, so a client waits first and the command is run at the end.
     eventually(lambda: is_in_sync(up.bootstrap, name, replicas, preferred=preferred), within_s=60)
     return eventually(partitions_in_sync, within_s=60, message=f"{name} with {replicas} replicas in sync")
+
+
+def are_in_sync(partitions: Sequence[Json], replicas: int, *, preferred: bool) -> bool:
+    """True if each partition, as the command describes it, has this number of replicas, all in
+    sync, and, if `preferred`, is led by the first of them.
+    """
+    return all(
+        len(it["replicas"]) == len(it["isr"]) == replicas and (not preferred or it["leader"] == it["replicas"][0])
+        for it in partitions
+    )
 
 
 def shouting_pipeline() -> Json:

@@ -62,7 +62,7 @@ class BrokerPods:
         self.api.request("POST", f"{core}/services", metadata | {"spec": self._service_spec()})
         self.api.request(
             "POST",
-            f"{self._group_path('apps/v1')}/statefulsets",
+            f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets",
             metadata | {"spec": self._stateful_set_spec(replicas, settings)},
         )
 
@@ -126,9 +126,6 @@ class BrokerPods:
 
     def _host(self, broker: int | str) -> str:
         return f"{self.name}-{broker}.{self.name}.{self.namespace}.svc.cluster.local"
-
-    def _group_path(self, group: str) -> str:
-        return f"/apis/{group}/namespaces/{self.namespace}"
 
     def _service_spec(self) -> Json:
         """Spec of a headless Service that publishes brokers before they are ready: they connect to

@@ -44,6 +44,12 @@ class CertificateAuthority:
     def service_account_key(self) -> Path:
         return self.folder / "sa.key"
 
+    def write_keystore(self) -> Path:
+        """Writes the server's key and certificate to one file, as brokers read them."""
+        file = self.folder / "keystore.pem"
+        file.write_text(self.server_key.read_text() + self.server_certificate.read_text())
+        return file
+
 
 def create_certificate_authority(folder: Path, addresses: Iterable[str], names: Iterable[str]) -> CertificateAuthority:
     """Creates all files in `folder`. `addresses` and `names` are the subject alternative names of

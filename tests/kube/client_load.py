@@ -25,7 +25,7 @@ def run_clients(
 ) -> Iterator[Load]:
     """Runs an idempotent producer and two members of a group on an existing topic during the block.
 
-    After the block, wait for `is_recovered`, and assert that every acknowledged record is in the
+    After the block, waits for `is_recovered`, and asserts that every acknowledged record is in the
     topic exactly once and in order, and that the group has read it. `bootstrap` returns the current
     bootstrap servers; `settings` override the clients' configuration.
     """

@@ -70,7 +70,7 @@ class Kubernetes:
             node.load_image(image)
 
     def tag_image(self, image: str, name: str) -> None:
-        """Tag an image with a second name on every current node."""
+        """Gives an image a second name on every current node."""
         for node in self.nodes:
             node.tag_image(image, name)
 

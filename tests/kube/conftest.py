@@ -15,7 +15,7 @@ from tests import oidc_server
 from tests.iceberg_catalog import fetch_catalog_jars
 from tests.jars import JarsUnavailable, fetch_classpath, skip_or_fail_in_ci
 from tests.kube.cluster import Kubernetes, missing_requirement, run_kubernetes
-from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.control_plane import ControlPlane, run_control_plane
 from tests.kube.custom_resource_definitions import crd_path, install_crds
 from tests.kube.images import build
 from tests.kube.installed_operator import InstalledOperator
@@ -28,7 +28,7 @@ from tests.kube.resource_history import ResourceHistory
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """An API server without nodes, CRDs or operator."""
-    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
+    with run_control_plane(tmp_path_factory.mktemp("plane")) as plane:
         yield plane
 
 
@@ -69,7 +69,7 @@ def images(request: pytest.FixtureRequest) -> dict[str, Path]:
         if "rest_catalog" in requested:
             fetch_catalog_jars()
     if "oidc" in requested:
-        oidc_server.install()
+        oidc_server.install_server()
     names = ("broker", "operator", *(["spark"] if "spark_image" in requested else []))
     return {name: build.build_archive(name) for name in names}
 

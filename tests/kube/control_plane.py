@@ -1,7 +1,7 @@
 """A real Kubernetes control plane: etcd, API server, and for nodes the controller manager and the
 scheduler.
 
-    with control_plane(folder) as plane:
+    with run_control_plane(folder) as plane:
         plane.admin.request("GET", "/api/v1/namespaces")
 
 Each component can be stopped, killed, paused and started by itself; ports and data stay.
@@ -91,7 +91,7 @@ class ControlPlane:
 
     def wait_until_ready(self) -> None:
         def is_ready() -> bool:
-            assert self.api_server.is_running(), self.api_server.log_tail()
+            assert self.api_server.is_running, self.api_server.log_tail()
             return self.admin.is_ready()
 
         eventually(is_ready, within_s=READY_WITHIN_S, message="the API server is ready")
@@ -177,9 +177,9 @@ class ControlPlane:
 
 
 @contextmanager
-def control_plane(folder: Path, address: str = LOOPBACK) -> Iterator[ControlPlane]:
-    """Runs etcd and an API server during the block."""
-    plane = ControlPlane(folder, address)
+def run_control_plane(folder: Path) -> Iterator[ControlPlane]:
+    """Runs etcd and an API server on the loopback interface during the block."""
+    plane = ControlPlane(folder)
     try:
         plane.start()
         yield plane

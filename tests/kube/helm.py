@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from tests.go_programs import ProgramUnavailable, run_builds
 from tests.jars import skip_or_fail_in_ci
 from tests.kube.programs import BUILD_COMMAND
 
@@ -35,24 +36,18 @@ def helm_path() -> Path:
     return cache / "ottla" / f"helm-{VERSION}" / "helm"
 
 
-def build() -> int:
-    """Builds helm unless it exists; returns an exit code.
-
-    Without it, tests that need it are skipped. In continuous integration that is a failure.
-    """
+def build() -> Path:
+    """Builds helm unless it exists, and returns its path. Raises ProgramUnavailable."""
     path = helm_path()
     if not path.exists():
         if (go := shutil.which("go")) is None:
-            print("no `go` on PATH to build helm with", file=sys.stderr)
-            return 1 if os.environ.get("CI") else 0
+            raise ProgramUnavailable("no `go` on PATH to build helm with")
         print(f"building helm {VERSION}, once; this takes a minute …", file=sys.stderr, flush=True)
         environment = os.environ | {"GOBIN": str(path.parent), "CGO_ENABLED": "0"}
         done = subprocess.run([go, "install", f"{MODULE}@{VERSION}"], env=environment, check=False)
         if done.returncode:
-            print(f"building helm failed: exit code {done.returncode}", file=sys.stderr)
-            return 1 if os.environ.get("CI") else 0
-    print(path)
-    return 0
+            raise ProgramUnavailable(f"building helm failed: exit code {done.returncode}")
+    return path
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -85,4 +80,4 @@ def _is_hook(it: dict[str, Any]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(build())
+    sys.exit(run_builds([build]))

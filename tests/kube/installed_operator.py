@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.daemons import resident_memory_kib
 from tests.kube import helm
 from tests.kube.api_client import Json
 from tests.kube.cluster import Kubernetes
@@ -143,8 +144,7 @@ class InstalledOperator:
 
     def resident_memory_kib(self) -> int:
         """Resident memory of the active operator process."""
-        status = Path(f"/proc/{find_process(self.kube, eventually(self.active_pod))}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+        return resident_memory_kib(find_process(self.kube, eventually(self.active_pod)))
 
     def describe_pods(self) -> str:
         """States and logs of the operator's pods, for assertion messages."""

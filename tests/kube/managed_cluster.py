@@ -14,6 +14,7 @@ from tests.clients import librdkafka as rd
 from tests.e2e.rounds.load import Load
 from tests.kube import client_load
 from tests.kube.api_client import Json
+from tests.kube.cluster import Kubernetes
 from tests.kube.installed_operator import InstalledOperator, describe_pods, find_process, is_pod_ready
 from tests.kube.namespace_client import NamespaceClient
 from tests.kube.resource_history import ResourceHistory
@@ -31,6 +32,12 @@ SPEC: Json = {
 }
 TOPIC = {"partitions": PARTITIONS, "replicas": 3, "config": {"min.insync.replicas": 2}}
 READY_WITHIN_S = 180.0
+
+
+def external_bootstrap(kube: Kubernetes, resources: NamespaceClient, cluster: str) -> str:
+    """Bootstrap server of a Cluster's NodePort listener `out`, for clients outside Kubernetes."""
+    port = resources.list_objects("v1", "services")[f"{cluster}-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
+    return f"{kube.nodes[0].address}:{port}"
 
 
 @dataclass
@@ -81,8 +88,7 @@ class ManagedCluster:
 
     def bootstrap(self) -> str:
         """Bootstrap server for clients outside Kubernetes."""
-        service = self.resources.list_objects("v1", "services")[f"{self.name}-out-bootstrap"]
-        return f"{self.operator.kube.nodes[0].address}:{service['spec']['ports'][0]['nodePort']}"
+        return external_bootstrap(self.operator.kube, self.resources, self.name)
 
     def pods(self) -> dict[str, Json]:
         """The brokers' pods by name."""
@@ -107,13 +113,9 @@ class ManagedCluster:
         metadata = rd.admin_client(self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
         return {broker for it in metadata.partitions.values() for broker in it.replicas}
 
-    def leader_brokers(self, topic: str, bootstrap: str = "") -> set[int]:
-        """Ids of the brokers that lead partitions of a topic.
-
-        `bootstrap` defaults to the address that the API server reports; pass it while the API
-        server is unavailable.
-        """
-        metadata = rd.admin_client(bootstrap or self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
+    def leader_brokers(self, topic: str) -> set[int]:
+        """Ids of the brokers that lead partitions of a topic."""
+        metadata = rd.admin_client(self.bootstrap()).list_topics(topic, timeout=10).topics[topic]
         return {it.leader for it in metadata.partitions.values()}
 
     @contextmanager
@@ -127,7 +129,7 @@ class ManagedCluster:
         with client_load.run_clients(topic, PARTITIONS, lambda: bootstrap, self.is_current, settings) as load:
             yield load
 
-    def wait_for_rolling_restart(self, before: dict[str, str], within_s: float = READY_WITHIN_S) -> list[str]:
+    def wait_for_rolling_restart(self, before: dict[str, str]) -> list[str]:
         """Waits until all pods of `before` (name → uid) are replaced and ready; returns their names
         in the order of replacement.
 
@@ -144,7 +146,7 @@ class ManagedCluster:
             assert len(unready) <= 1, f"{unready} are missing or not ready at the same time"
             return len(order) == len(before) and not unready
 
-        eventually(are_all_replaced, within_s=within_s, message=self.describe)
+        eventually(are_all_replaced, within_s=READY_WITHIN_S, message=self.describe)
         return order
 
     def describe(self) -> str:

@@ -1,5 +1,6 @@
 """Creates, patches, reads and waits for the objects of one namespace."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,23 @@ class NamespaceClient:
     def patch_spec(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
         """Merges a patch into the spec."""
         return self.api.request("PATCH", self.path(PLURALS[kind], name), {"spec": spec})
+
+    def run_pod(self, name: str, container: Json, *, pod_spec: Json, labels: Mapping[str, str]) -> tuple[bool, str]:
+        """Runs a pod with one container to its end and deletes it. Returns if it succeeded, and the
+        container's log.
+        """
+        pods = f"/api/v1/namespaces/{self.namespace}/pods"
+        spec = {**pod_spec, "restartPolicy": "Never", "containers": [container]}
+        self.api.request("POST", pods, {"metadata": {"name": name, "labels": dict(labels)}, "spec": spec})
+
+        def final_phase() -> str:
+            phase = str(((self.api.get(f"{pods}/{name}") or {}).get("status") or {}).get("phase"))
+            return phase if phase in ("Succeeded", "Failed") else ""
+
+        phase = eventually(final_phase, within_s=120, message=lambda: f"the end of {self.api.get(f'{pods}/{name}')}")
+        log = self.api.request_text("GET", f"{pods}/{name}/log")
+        self.api.request("DELETE", f"{pods}/{name}?gracePeriodSeconds=0")
+        return phase == "Succeeded", log
 
     def delete(self, kind: str, name: str) -> None:
         self.api.request("DELETE", self.path(PLURALS[kind], name))
@@ -66,3 +84,13 @@ class NamespaceClient:
         root = "/api/v1" if group == "v1" else f"/apis/{group}"
         items = self.api.request("GET", f"{root}/namespaces/{self.namespace}/{plural}")["items"]
         return {it["metadata"]["name"]: it for it in items}
+
+    def resource_versions(self, kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """resourceVersion of every object of these kinds, by plural and name. A kind is the
+        arguments of `list_objects`.
+        """
+        return {
+            f"{plural}/{name}": it["metadata"]["resourceVersion"]
+            for group, plural in kinds
+            for name, it in self.list_objects(group, plural).items()
+        }

@@ -5,14 +5,12 @@ network plugins of most clusters do.
 """
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests import go_programs
-from tests.go_programs import ProgramUnavailable
 from tests.jars import skip_or_fail_in_ci
 from tests.kube.control_plane import SERVICE_NETWORK, ControlPlane
 from tests.kube.node import Node
@@ -27,9 +25,7 @@ CHAINS = "KUBE-ROUTER|KUBE-POD-FW|KUBE-NWPLCY"
 
 def cache_folder() -> Path:
     """The folder with the program built from this source."""
-    match = re.search(r"kube-router/v2 (v[0-9.]+)", (SOURCE / "go.mod").read_text())
-    assert match is not None
-    return go_programs.cache_folder(SOURCE, NAME, match[1])
+    return go_programs.cache_folder(SOURCE, NAME, go_programs.required_version(SOURCE, "kube-router/v2"))
 
 
 def build() -> Path:
@@ -38,8 +34,8 @@ def build() -> Path:
 
 
 @contextmanager
-def enforced_network_policies(node: Node, plane: ControlPlane) -> Iterator[None]:
-    """NetworkPolicies are enforced on the node inside the block.
+def enforce_network_policies(node: Node, plane: ControlPlane) -> Iterator[None]:
+    """Enforces NetworkPolicies on the node inside the block.
 
     Afterwards the rules are removed, because nobody would add the pods that start later to them.
     """
@@ -76,14 +72,5 @@ def _environment(folder: Path) -> dict[str, str]:
     return environment | {"PATH": f"{names}{os.pathsep}{environment['PATH']}", "XTABLES_LIBDIR": str(plugins)}
 
 
-def main() -> int:
-    try:
-        print(build())
-    except ProgramUnavailable as error:
-        print(error, file=sys.stderr)
-        return 1 if os.environ.get("CI") else 0
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(go_programs.run_builds([build]))

@@ -57,7 +57,7 @@ class Node:
         self._run_ctr("images", "import", "--digests=false", str(image))
 
     def tag_image(self, image: str, name: str) -> None:
-        """Tag an image with a second name."""
+        """Gives an image a second name."""
         self._run_ctr("images", "tag", "--force", image, name)
 
     def power_off(self) -> None:
@@ -82,7 +82,7 @@ class Node:
         )
 
     def _is_containerd_ready(self) -> bool:
-        assert self.containerd.is_running(), self.containerd.log_tail()
+        assert self.containerd.is_running, self.containerd.log_tail()
         try:
             return bool(self._run_ctr("version"))
         except AssertionError:
@@ -105,22 +105,22 @@ class Node:
         (folder / "kubelet.json").write_text(json.dumps(self._kubelet_config()))
         (folder / "proxy.json").write_text(json.dumps(self._proxy_config()))
         node, env = find_program("node"), self._environment
-        run, logs = self.machine.create_daemon, folder
-        self.containerd: Daemon = run(
-            ["containerd", "--config", folder / "containerd.toml"], logs / "containerd.log", env
+        create_daemon = self.machine.create_daemon
+        self.containerd: Daemon = create_daemon(
+            ["containerd", "--config", folder / "containerd.toml"], folder / "containerd.log", env
         )
-        self.kubelet: Daemon = run(
+        self.kubelet: Daemon = create_daemon(
             [
                 *(node, "kubelet", f"--config={folder}/kubelet.json", f"--root-dir={folder}/disk/kubelet"),
                 *(f"--kubeconfig={self._plane.kubeconfig('node')}", f"--cert-dir={folder}/certificates"),
                 *(f"--hostname-override={self.name}", f"--node-ip={self.address}", "--v=2"),
             ],
-            logs / "kubelet.log",
+            folder / "kubelet.log",
             env,
         )
-        self.proxy: Daemon = run(
+        self.proxy: Daemon = create_daemon(
             [node, "kube-proxy", f"--config={folder}/proxy.json", f"--hostname-override={self.name}"],
-            logs / "kube-proxy.log",
+            folder / "kube-proxy.log",
             env,
         )
 

@@ -53,7 +53,7 @@ class OperatorProcess:
         try:
             return bool(self.metrics())
         except OSError:
-            assert self.daemon.is_running(), self.daemon.log_tail()
+            assert self.daemon.is_running, self.daemon.log_tail()
             return False
 
     @property

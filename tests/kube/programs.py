@@ -4,13 +4,11 @@
 up.
 """
 
-import os
-import re
 import sys
+from functools import partial
 from pathlib import Path
 
 from tests import go_programs
-from tests.go_programs import ProgramUnavailable
 from tests.jars import skip_or_fail_in_ci
 
 GO_SOURCE = Path(__file__).parent / "go"
@@ -30,9 +28,7 @@ def find_program(name: str) -> Path:
 
 def kubernetes_version() -> str:
     """Version of Kubernetes in `go.mod`, such as v1.2.3."""
-    match = re.search(r"k8s\.io/kubernetes (v[0-9.]+)", (GO_SOURCE / "go.mod").read_text())
-    assert match is not None
-    return match[1]
+    return go_programs.required_version(GO_SOURCE, "k8s.io/kubernetes")
 
 
 def cache_folder() -> Path:
@@ -59,16 +55,5 @@ def build(name: str) -> Path:
     return go_programs.build_program(GO_SOURCE, cache_folder(), name, "minutes", linker_flags)
 
 
-def main(names: list[str]) -> int:
-    try:
-        for name in names or PROGRAMS:
-            print(build(name))
-    except ProgramUnavailable as error:
-        # A missing program skips the tests that need it. In continuous integration it is a failure.
-        print(error, file=sys.stderr)
-        return 1 if os.environ.get("CI") else 0
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(go_programs.run_builds([partial(build, name) for name in sys.argv[1:] or PROGRAMS]))

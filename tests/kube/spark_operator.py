@@ -5,8 +5,6 @@ Its webhook is not run: it changes pods without a template, and those of a Pipel
 `python -m tests.kube.spark_operator` builds the controller once; tests only look it up.
 """
 
-import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +18,6 @@ import yaml
 
 from tests import go_programs
 from tests.daemons import Daemon
-from tests.go_programs import ProgramUnavailable
 from tests.jars import skip_or_fail_in_ci
 from tests.kube.api_client import Json
 from tests.kube.control_plane import ControlPlane
@@ -35,9 +32,7 @@ PROBES = "127.0.0.1:18081"
 
 def cache_folder() -> Path:
     """The folder with the controller built from this source, and its CRDs."""
-    match = re.search(rf"{re.escape(MODULE)} (v[0-9.]+)", (SOURCE / "go.mod").read_text())
-    assert match is not None
-    return go_programs.cache_folder(SOURCE, NAME, match[1])
+    return go_programs.cache_folder(SOURCE, NAME, go_programs.required_version(SOURCE, MODULE))
 
 
 def build() -> Path:
@@ -85,15 +80,5 @@ def run_spark_operator(folder: Path, plane: ControlPlane, namespace: str) -> Ite
         operator.stop()
 
 
-def main() -> int:
-    try:
-        print(build())
-    except ProgramUnavailable as error:
-        # Without it, tests that need it are skipped. In continuous integration that is a failure.
-        print(error, file=sys.stderr)
-        return 1 if os.environ.get("CI") else 0
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(go_programs.run_builds([build]))

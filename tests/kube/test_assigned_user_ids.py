@@ -13,7 +13,7 @@ import pytest
 from tests.clients import librdkafka as rd
 from tests.kube.api_client import ApiError, Json
 from tests.kube.installed_operator import OPERATOR_NAMESPACE, InstalledOperator, describe_pods, find_process
-from tests.kube.managed_cluster import READY_WITHIN_S
+from tests.kube.managed_cluster import READY_WITHIN_S, external_bootstrap
 from tests.kube.namespace_client import NamespaceClient
 from tests.waiting import eventually
 
@@ -146,8 +146,7 @@ def test_operator_and_brokers_run_as_the_user_that_the_platform_assigns(
     except AssertionError as error:
         raise AssertionError(f"{error}\n{describe_pods(installed_operator.kube, NAMESPACE, '')}") from error
     assert ids_of(installed_operator, f"{CLUSTER}-1") == (USER, 0)
-    service = assigned.list_objects("v1", "services")[f"{CLUSTER}-out-bootstrap"]
-    bootstrap = f"{installed_operator.kube.nodes[0].address}:{service['spec']['ports'][0]['nodePort']}"
+    bootstrap = external_bootstrap(installed_operator.kube, assigned, CLUSTER)
     rd.create_topic(bootstrap, "owned")
     assert rd.produce(bootstrap, "owned", rd.numbered_messages(0, 10)) == list(range(10))
     assigned.delete("Cluster", CLUSTER)

@@ -15,7 +15,7 @@ def operator_pod(*values: str) -> Json:
     return spec
 
 
-def environment(*values: str) -> dict[str, str]:
+def operator_environment(*values: str) -> dict[str, str]:
     (container,) = operator_pod(*values)["containers"]
     return {it["name"]: it["value"] for it in container["env"] if "value" in it}
 
@@ -23,10 +23,10 @@ def environment(*values: str) -> dict[str, str]:
 def test_image_pull_secrets_and_policies_reach_all_pods_of_the_chart_and_the_operator() -> None:
     values = ("imagePullSecrets[0].name=a", "imagePullSecrets[1].name=b", "broker.pullPolicy=Always")
     assert operator_pod(*values)["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
-    found = environment(*values, "pipelines.pullPolicy=Never")
+    found = operator_environment(*values, "pipelines.pullPolicy=Never")
     assert found["OTTLA_PULL_SECRETS"] == "a,b" and found["OTTLA_BROKER_PULL_POLICY"] == "Always"
     assert found["OTTLA_SPARK_PULL_POLICY"] == "Never"
-    assert "OTTLA_PULL_SECRETS" not in environment()
+    assert "OTTLA_PULL_SECRETS" not in operator_environment()
     for it in helm.render_tests(*values, "image.pullPolicy=Always"):
         if it["kind"] == "Pod":
             assert it["spec"]["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
@@ -37,7 +37,7 @@ def test_image_pull_secrets_and_policies_reach_all_pods_of_the_chart_and_the_ope
 def test_user_ids_are_left_to_a_platform_that_assigns_them(value: str, is_set: bool) -> None:
     security = operator_pod(f"platformAssignsUid={value}")["securityContext"]
     assert ("runAsUser" in security) is is_set and security["runAsNonRoot"]
-    assert ("OTTLA_PLATFORM_ASSIGNS_UID" not in environment(f"platformAssignsUid={value}")) is is_set
+    assert ("OTTLA_PLATFORM_ASSIGNS_UID" not in operator_environment(f"platformAssignsUid={value}")) is is_set
 
 
 def test_openshift_is_recognized_by_its_api() -> None:

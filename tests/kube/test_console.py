@@ -112,7 +112,7 @@ def check_that_secrets_are_required(cluster: ManagedCluster, oidc: OidcServer) -
 
 @contextmanager
 def forward_port(cluster: ManagedCluster, pod: str, folder: Path) -> Iterator[None]:
-    """PORT of a pod is that of this machine."""
+    """Forwards PORT of this machine to that of a pod inside the block."""
     kubeconfig = cluster.operator.kube.plane.kubeconfig()
     command: list[str | Path] = [
         find_program("control-plane"),
@@ -162,7 +162,7 @@ def test_user_of_the_provider_sees_what_the_users_rules_allow(
 
 
 def test_rolling_restart_of_the_pods_is_shown(browser: Browser, cluster: ManagedCluster, tmp_path: Path) -> None:
-    """By the controller, which restarts last."""
+    """The tab is open at the controller, which restarts last."""
     before = cluster.uids()
     with forward_port(cluster, f"{NAME}-{cluster.status['controller']}", tmp_path), log_in(browser, "alice") as tab:
         expect(tab.get_by_role("main").get_by_role("status")).to_contain_text("All is well", timeout=ROLLS_WITHIN_MS)

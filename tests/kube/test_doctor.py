@@ -1,27 +1,19 @@
 """`ottla doctor` on a real API server."""
 
 import json
-import subprocess
 
 from ottla_operator.doctor.operator_rights import RIGHTS
 from ottla_operator.plan.objects.names import OPERATOR
-from tests.e2e.up_process import COMMAND, command_environment
 from tests.kube.control_plane import ControlPlane
 from tests.kube.custom_resource_definitions import install_crds
+from tests.ottla_command import run_ottla
 
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
 def examine_kubernetes(plane: ControlPlane) -> dict[str, str]:
     """The findings of `ottla doctor` about Kubernetes, by subject."""
-    done = subprocess.run(
-        [*COMMAND, "doctor", "--output", "json"],
-        env=command_environment() | {"KUBECONFIG": str(plane.kubeconfig())},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_ottla("doctor", "--output", "json", variables={"KUBECONFIG": str(plane.kubeconfig())})
     assert (done.returncode, done.stderr) == (1, "")  # no operator runs
     return {it["subject"]: it["observed"] for it in json.loads(done.stdout) if it["area"] == "kubernetes"}
 

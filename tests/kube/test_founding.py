@@ -11,6 +11,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
 from tests.kube.cluster import Kubernetes
 from tests.kube.installed_operator import OPERATOR_NAMESPACE, InstalledOperator, describe_pods, find_process
+from tests.kube.managed_cluster import external_bootstrap
 from tests.kube.namespace_client import NamespaceClient
 from tests.waiting import eventually
 
@@ -32,110 +33,93 @@ LEASES_AND_ROLES = (
 
 
 @pytest.fixture(scope="module")
-def disks(kube: Kubernetes, installed_operator: InstalledOperator) -> Iterator[NamespaceClient]:
+def resources(kube: Kubernetes, installed_operator: InstalledOperator) -> Iterator[NamespaceClient]:
     """A Cluster of three with records of a topic that has three replicas."""
     made = NamespaceClient(kube.plane.admin, NAME)
     made.create_namespace()
     try:
         made.create("Cluster", NAME, SPEC)
-        wait(kube, made)
+        wait_until_ready(kube, made)
         made.create("Topic", "flights", {"clusterRef": {"name": NAME}, "partitions": 1, "replicas": 3})
         made.wait_for_status("Topic", "flights")
-        rd.produce(bootstrap(kube, made), "flights", [Message(None, value, START_MS) for value in RECORDS])
+        messages = [Message(None, value, START_MS) for value in RECORDS]
+        rd.produce(external_bootstrap(kube, made, NAME), "flights", messages)
         yield made
     finally:
         made.api.request("DELETE", f"/api/v1/namespaces/{NAME}")
 
 
-def test_brokers_have_neither_rights_nor_a_token(disks: NamespaceClient) -> None:
-    assert not [name for group, plural in LEASES_AND_ROLES for name in disks.list_objects(group, plural)]
-    for pod in disks.list_objects("v1", "pods").values():
+def test_brokers_have_neither_rights_nor_a_token(resources: NamespaceClient) -> None:
+    assert not [name for group, plural in LEASES_AND_ROLES for name in resources.list_objects(group, plural)]
+    for pod in resources.list_objects("v1", "pods").values():
         assert not [it for it in pod["spec"]["volumes"] if "projected" in it]
 
 
-def test_a_cluster_that_is_created_again_continues_on_its_claims(kube: Kubernetes, disks: NamespaceClient) -> None:
-    before = disks.get("Cluster", NAME)["status"]["clusterId"]
-    disks.delete("Cluster", NAME)
+def test_a_cluster_that_is_created_again_continues_on_its_claims(kube: Kubernetes, resources: NamespaceClient) -> None:
+    before = resources.get("Cluster", NAME)["status"]["clusterId"]
+    resources.delete("Cluster", NAME)
     eventually(
-        lambda: not disks.list_objects("v1", "pods"), within_s=90, message=lambda: describe_pods(kube, NAME, NAME)
+        lambda: not resources.list_objects("v1", "pods"), within_s=90, message=lambda: describe_pods(kube, NAME, NAME)
     )
-    assert len(disks.list_objects("v1", "persistentvolumeclaims")) == 3
-    disks.create("Cluster", NAME, SPEC)
-    wait(kube, disks)
-    assert disks.get("Cluster", NAME)["status"]["clusterId"] == before
-    assert records(kube, disks) == RECORDS
+    assert len(resources.list_objects("v1", "persistentvolumeclaims")) == 3
+    resources.create("Cluster", NAME, SPEC)
+    wait_until_ready(kube, resources)
+    assert resources.get("Cluster", NAME)["status"]["clusterId"] == before
+    assert read_values(kube, resources) == RECORDS
 
 
-def test_a_cluster_without_a_majority_of_its_disks_is_recovered(kube: Kubernetes, disks: NamespaceClient) -> None:
-    before = disks.get("Cluster", NAME)["status"]["clusterId"]
+def test_a_cluster_without_a_majority_of_its_disks_is_recovered(kube: Kubernetes, resources: NamespaceClient) -> None:
+    before = resources.get("Cluster", NAME)["status"]["clusterId"]
     for broker in (2, 3):  # neither hands anything over, nor heals what the other leaves
         os.kill(find_process(kube, f"{NAME}-{broker}"), signal.SIGSTOP)
     for broker in (2, 3):
         core = f"/api/v1/namespaces/{NAME}"
-        disks.api.request("DELETE", f"{core}/persistentvolumeclaims/data-{NAME}-{broker}")
-        disks.api.request("DELETE", f"{core}/pods/{NAME}-{broker}?gracePeriodSeconds=0")
+        resources.api.request("DELETE", f"{core}/persistentvolumeclaims/data-{NAME}-{broker}")
+        resources.api.request("DELETE", f"{core}/pods/{NAME}-{broker}?gracePeriodSeconds=0")
 
-    def stalled() -> bool:
-        return disks.condition("Cluster", NAME, "Stalled").get("reason") == "QuorumLost"
+    def is_stalled() -> bool:
+        return resources.condition("Cluster", NAME, "Stalled").get("reason") == "QuorumLost"
 
     eventually(
-        stalled, within_s=120, message=lambda: f"{disks.get('Cluster', NAME)}\n{describe_pods(kube, NAME, NAME)}"
+        is_stalled, within_s=120, message=lambda: f"{resources.get('Cluster', NAME)}\n{describe_pods(kube, NAME, NAME)}"
     )
-    message = disks.condition("Cluster", NAME, "Stalled")["message"]
+    message = resources.condition("Cluster", NAME, "Stalled")["message"]
     assert "broker 2 has another disk; broker 3 has another disk" in message
     recover = message[message.index("ottla cluster recover") :]
-    output = in_the_operator(kube, f"{recover} --yes")
+    output = run_in_operator_pod(kube, f"{recover} --yes")
     assert "continues from broker 1" in output
-    wait(kube, disks)
-    assert disks.get("Cluster", NAME)["status"]["clusterId"] != before
-    assert records(kube, disks) == RECORDS
+    wait_until_ready(kube, resources)
+    assert resources.get("Cluster", NAME)["status"]["clusterId"] != before
+    assert read_values(kube, resources) == RECORDS
 
 
-def in_the_operator(kube: Kubernetes, command: str) -> str:
+def run_in_operator_pod(kube: Kubernetes, command: str) -> str:
     """Output of a command in a pod of the operator's image, with the operator's labels."""
     (deployment,) = kube.plane.admin.request("GET", f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments")[
         "items"
     ]
     template = deployment["spec"]["template"]
-    container = template["spec"]["containers"][0]
-    spec = {
-        "restartPolicy": "Never",
-        "securityContext": template["spec"]["securityContext"],
-        "containers": [
-            {
-                "name": "command",
-                "image": container["image"],
-                "command": ["sh", "-euc", f"{command} 2>&1"],
-                "securityContext": container["securityContext"],
-            }
-        ],
+    operator = template["spec"]["containers"][0]
+    container = {
+        "name": "command",
+        "image": operator["image"],
+        "command": ["sh", "-euc", f"{command} 2>&1"],
+        "securityContext": operator["securityContext"],
     }
-    api, path = kube.plane.admin, f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods"
     labels = {key: value for key, value in template["metadata"]["labels"].items() if "instance" not in key}
-    api.request("POST", path, {"metadata": {"name": "recover", "labels": labels}, "spec": spec})
-
-    def ended() -> str:
-        phase = ((api.get(f"{path}/recover") or {}).get("status") or {}).get("phase", "")
-        return phase if phase in ("Succeeded", "Failed") else ""
-
-    phase = eventually(ended, within_s=120)
-    log: str = api.request_text("GET", f"{path}/recover/log")
-    api.request("DELETE", f"{path}/recover?gracePeriodSeconds=0")
-    assert phase == "Succeeded", log
+    has_succeeded, log = NamespaceClient(kube.plane.admin, OPERATOR_NAMESPACE).run_pod(
+        "recover", container, pod_spec={"securityContext": template["spec"]["securityContext"]}, labels=labels
+    )
+    assert has_succeeded, log
     return log
 
 
-def wait(kube: Kubernetes, disks: NamespaceClient) -> None:
+def wait_until_ready(kube: Kubernetes, resources: NamespaceClient) -> None:
     try:
-        disks.wait_for_status("Cluster", NAME, within_s=180)
+        resources.wait_for_status("Cluster", NAME, within_s=180)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{describe_pods(kube, NAME, NAME)}") from error
 
 
-def bootstrap(kube: Kubernetes, disks: NamespaceClient) -> str:
-    service = disks.list_objects("v1", "services")[f"{NAME}-out-bootstrap"]
-    return f"{kube.nodes[0].address}:{service['spec']['ports'][0]['nodePort']}"
-
-
-def records(kube: Kubernetes, disks: NamespaceClient) -> list[bytes]:
-    return [message.value() for message in rd.consume(bootstrap(kube, disks), "flights")]
+def read_values(kube: Kubernetes, resources: NamespaceClient) -> list[bytes]:
+    return [message.value() for message in rd.consume(external_bootstrap(kube, resources, NAME), "flights")]

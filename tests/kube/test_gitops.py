@@ -30,7 +30,7 @@ def test_upgrading_the_chart_without_changes_writes_nothing(plane: ControlPlane)
         done = helm.run(command, "ottla", helm.CHART, *target)
         assert done.returncode == 0, done.stderr
         versions.append([version_of(plane, it) for it in helm.render(release="ottla")])
-    assert versions[0] == versions[1]
+    assert versions[0] == versions[1] and all(versions[0])
     done = helm.run("uninstall", "ottla", *target[:-1])
     assert done.returncode == 0, done.stderr
     remaining = [it for it in helm.render(release="ottla") if version_of(plane, it)]

@@ -18,12 +18,12 @@ from pyiceberg.table import StaticTable
 from ottla_operator.resources.object_store import ACCESS_KEY_ID, SECRET_ACCESS_KEY
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
-from tests.iceberg_catalog import iceberg_catalog
+from tests.iceberg_catalog import run_iceberg_catalog
 from tests.kube.cluster import NODE_NETWORK, Kubernetes
 from tests.kube.installed_operator import describe_pods
 from tests.kube.managed_cluster import CLUSTER_NAME, NAMESPACE, ManagedCluster
-from tests.postgresql import PASSWORD, USER, PostgreSQL, postgresql
-from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
+from tests.postgresql import PASSWORD, USER, PostgreSQL, run_postgresql
+from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, run_s3_server
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(1500)  # the images may have to be built
@@ -45,20 +45,20 @@ PIPELINES = ("lake-orders", "sums")
 
 @pytest.fixture
 def store(kube: Kubernetes, tmp_path: Path) -> Iterator[S3Server]:
-    with s3_server(tmp_path / "s3", HOST) as server:
+    with run_s3_server(tmp_path / "s3", HOST) as server:
         yield server
 
 
 @pytest.fixture
 def rest_catalog(store: S3Server, tmp_path: Path) -> Iterator[str]:
     """URL of a server of Iceberg's REST API."""
-    with iceberg_catalog(tmp_path, store, HOST) as url:
+    with run_iceberg_catalog(tmp_path, store, HOST) as url:
         yield url
 
 
 @pytest.fixture
 def database(kube: Kubernetes) -> Iterator[PostgreSQL]:
-    with postgresql(HOST) as running:
+    with run_postgresql(HOST) as running:
         yield running
 
 

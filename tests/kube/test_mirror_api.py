@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla_operator.plan.conditions import kstatus
 from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.e2e.mirroring import produce, read_records, read_watermarks
-from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
+from tests.e2e.secured_kafka import PASSWORD, USER, run_secured_kafka
 from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
 from tests.kube.namespace_client import NamespaceClient
 from tests.kube.operator_process import OperatorProcess
@@ -125,7 +125,7 @@ def test_an_unresponsive_source_and_a_conflicting_topic_are_reported(
 def test_credentials_come_from_secrets(
     resources: NamespaceClient, target: BrokerProcess, operator: OperatorProcess, tmp_path: Path
 ) -> None:
-    with secured_kafka(tmp_path) as source:
+    with run_secured_kafka(tmp_path) as source:
         admin = AdminClient({"bootstrap.servers": source.broker.bootstrap})
         admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
         produce(source.broker.bootstrap, "orders", [b"copied"] * 50)

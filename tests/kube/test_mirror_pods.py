@@ -15,10 +15,10 @@ import pytest
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
 from tests.e2e.mirroring import read_records
-from tests.e2e.secured_kafka import PASSWORD, USER, secured_kafka
+from tests.e2e.secured_kafka import PASSWORD, USER, run_secured_kafka
 from tests.kube.cluster import NODE_NETWORK, Kubernetes
 from tests.kube.installed_operator import describe_pods
-from tests.kube.managed_cluster import CLUSTER_NAME, NAMESPACE, ManagedCluster
+from tests.kube.managed_cluster import CLUSTER_NAME, NAMESPACE, ManagedCluster, external_bootstrap
 from tests.kube.namespace_client import NamespaceClient
 from tests.waiting import eventually
 
@@ -76,12 +76,6 @@ def mirror_spec(source: str, namespace: str, target: str, topic: str) -> dict[st
     }
 
 
-def external_bootstrap(kube: Kubernetes, resources: NamespaceClient, name: str) -> str:
-    """Bootstrap server for clients outside Kubernetes."""
-    port = resources.list_objects("v1", "services")[f"{name}-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
-    return f"{kube.nodes[0].address}:{port}"
-
-
 def test_clients_fail_over_to_the_copy_after_an_edit_of_the_role(
     demo: ManagedCluster, west: NamespaceClient, kube: Kubernetes
 ) -> None:
@@ -89,7 +83,7 @@ def test_clients_fail_over_to_the_copy_after_an_edit_of_the_role(
     copied = [[b"%d of %d" % (number, it) for number in range(200)] for it in range(PARTITIONS)]
     for partition, values in enumerate(copied):
         rd.produce(source, "orders", messages(values), partition=partition)
-    with rd.consumer(source, GROUP) as reader:
+    with rd.open_consumer(source, GROUP) as reader:
         reader.commit(
             offsets=[ck.TopicPartition("orders", it, COMMITTED) for it in range(PARTITIONS)], asynchronous=False
         )
@@ -229,7 +223,7 @@ def test_a_source_outside_kubernetes_is_mirrored_with_tls_and_credentials_from_s
     """Apache Kafka outside Kubernetes. The operator notices a Secret that is created later, and a
     change of one with a wrong password.
     """
-    with secured_kafka(tmp_path, f"{NODE_NETWORK}.1") as source:
+    with run_secured_kafka(tmp_path, f"{NODE_NETWORK}.1") as source:
         rd.create_topic(source.broker.bootstrap, "invoices", 1)
         rd.produce(source.broker.bootstrap, "invoices", messages([b"copied"] * 50))
         secrets = f"/api/v1/namespaces/{NAMESPACE}/secrets"
@@ -280,7 +274,7 @@ def messages(values: list[bytes]) -> list[Message]:
 
 def committed_offsets(bootstrap: str) -> list[int]:
     """The group's committed offsets by partition."""
-    with rd.consumer(bootstrap, GROUP) as reader:
+    with rd.open_consumer(bootstrap, GROUP) as reader:
         partitions = [ck.TopicPartition("orders", it) for it in range(PARTITIONS)]
         return [it.offset for it in reader.committed(partitions, timeout=20)]
 
@@ -288,7 +282,7 @@ def committed_offsets(bootstrap: str) -> list[int]:
 def first_records(bootstrap: str) -> list[bytes | None]:
     """The first value that the group reads in each partition."""
     first: dict[int, bytes | None] = {}
-    with rd.consumer(bootstrap, GROUP) as reader:
+    with rd.open_consumer(bootstrap, GROUP) as reader:
         reader.subscribe(["orders"])
         while len(first) < PARTITIONS:
             message = rd.poll_message(reader)

@@ -12,8 +12,7 @@ from tests.kube.images import build
 from tests.kube.installed_operator import InstalledOperator
 from tests.kube.managed_cluster import READY_WITHIN_S
 from tests.kube.namespace_client import NamespaceClient
-from tests.kube.network_plugin import enforced_network_policies
-from tests.waiting import eventually
+from tests.kube.network_plugin import enforce_network_policies
 
 CLUSTER = "guarded"
 GUARDED, OPEN, BETWEEN_BROKERS = 9092, 9094, 9091
@@ -46,7 +45,7 @@ def guarded(installed_operator: InstalledOperator) -> Iterator[NamespaceClient]:
     kube = installed_operator.kube
     resources = NamespaceClient(kube.plane.admin, "guarded")
     resources.create_namespace()
-    with enforced_network_policies(kube.nodes[0], kube.plane):
+    with enforce_network_policies(kube.nodes[0], kube.plane):
         spec = {"replicas": 2, "storage": {"size": "1Gi"}, "resources": {"requests": {"cpu": "100m"}}}
         resources.create("Cluster", CLUSTER, {**spec, "listeners": LISTENERS})
         resources.wait_for_status("Cluster", CLUSTER, within_s=READY_WITHIN_S)
@@ -64,18 +63,9 @@ def can_connect(resources: NamespaceClient, port: int, **labels: str) -> bool:
         "imagePullPolicy": "Never",
         "command": ["python", "-c", CONNECT, address, str(port)],
     }
-    pods = f"/api/v1/namespaces/{resources.namespace}/pods"
-    pod = {"metadata": {"name": name, "labels": labels}, "spec": {"restartPolicy": "Never", "containers": [container]}}
-    resources.api.request("POST", pods, pod)
-
-    def result() -> str | None:
-        phase = resources.list_objects("v1", "pods")[name]["status"].get("phase")
-        return phase if phase in ("Succeeded", "Failed") else None
-
-    phase = eventually(result, within_s=60)
-    log = resources.api.request_text("GET", f"{pods}/{name}/log")
-    assert phase == "Succeeded" or "TimeoutError" in log or "Connection refused" in log, log
-    return phase == "Succeeded"
+    has_succeeded, log = resources.run_pod(name, container, pod_spec={}, labels=labels)
+    assert has_succeeded or "TimeoutError" in log or "Connection refused" in log, log
+    return has_succeeded
 
 
 @pytest.mark.timeout(900)  # the images may have to be built

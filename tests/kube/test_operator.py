@@ -6,7 +6,6 @@ import pytest
 
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
-from tests.kube.api_client import Json
 from tests.kube.broker_pods import CONTAINER_SECURITY_CONTEXT, POD_SECURITY_CONTEXT
 from tests.kube.client_load import wait_for_progress
 from tests.kube.images import build
@@ -24,7 +23,7 @@ def test_clients_inside_and_outside_kubernetes_read_each_others_records(demo: Ma
     script = (
         f"seq -f 'inside %g' 0 {LINE_COUNT - 1} | ottla produce flights 2>/dev/null && ottla consume flights --exit"
     )
-    output = run_in_pod(demo, "client", script)
+    output = run_in_pod(demo, script)
     lines = [f"{source} {it}" for source in ("inside", "outside") for it in range(LINE_COUNT)]
     assert sorted(output.splitlines()) == sorted(lines)
     values = [it.value() for number in range(6) for it in rd.consume(demo.bootstrap(), "flights", partition=number)]
@@ -64,11 +63,10 @@ def test_a_standby_operator_takes_over_within_12_s_of_sigkill(
     )
 
 
-def run_in_pod(demo: ManagedCluster, name: str, script: str) -> str:
+def run_in_pod(demo: ManagedCluster, script: str) -> str:
     """Runs a script in a pod with the operator's image, which has the command line, and returns its
     output. OTTLA_BOOTSTRAP is set.
     """
-    api, namespace = demo.resources.api, demo.resources.namespace
     container = {
         "name": "client",
         "image": build.image_reference("operator"),
@@ -76,15 +74,7 @@ def run_in_pod(demo: ManagedCluster, name: str, script: str) -> str:
         "env": [{"name": "OTTLA_BOOTSTRAP", "value": f"{CLUSTER_NAME}-plain-bootstrap:9092"}],
         "securityContext": CONTAINER_SECURITY_CONTEXT,
     }
-    spec = {"restartPolicy": "Never", "securityContext": POD_SECURITY_CONTEXT, "containers": [container]}
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    api.request("POST", path, {"metadata": {"name": name}, "spec": spec})
-
-    def final_status() -> Json | None:
-        pod_status: Json = (api.get(f"{path}/{name}") or {})["status"]
-        return pod_status if pod_status.get("phase") in ("Succeeded", "Failed") else None
-
-    status = eventually(final_status, within_s=90, message=lambda: api.request_text("GET", f"{path}/{name}/log"))
-    log = api.request_text("GET", f"{path}/{name}/log")
-    assert status and status["phase"] == "Succeeded", log
+    pod_spec = {"securityContext": POD_SECURITY_CONTEXT}
+    has_succeeded, log = demo.resources.run_pod("client", container, pod_spec=pod_spec, labels={})
+    assert has_succeeded, log
     return log

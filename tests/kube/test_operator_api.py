@@ -14,6 +14,7 @@ from tests.kube.operator_process import OperatorProcess
 from tests.waiting import eventually
 
 SPEC = {"replicas": 3, "storage": {"size": "10Gi"}}
+# Of every object that the operator could write.
 KINDS = (
     ("v1", "services"),
     ("v1", "configmaps"),
@@ -27,15 +28,6 @@ KINDS = (
     ("ottla.dev/v1alpha1", "clusters"),
     ("ottla.dev/v1alpha1", "topics"),
 )
-
-
-def versions(resources: NamespaceClient) -> dict[str, str]:
-    """resourceVersion of every object that the operator could have written."""
-    return {
-        f"{plural}/{name}": it["metadata"]["resourceVersion"]
-        for group, plural in KINDS
-        for name, it in resources.list_objects(group, plural).items()
-    }
 
 
 def has_filled_caches(operator: OperatorProcess, resources: NamespaceClient) -> bool:
@@ -90,17 +82,17 @@ def test_the_objects_of_a_cluster_are_written_once(resources: NamespaceClient, o
         message=operator.daemon.log_tail,
     )
     assert kstatus(resources.get("Cluster", "demo")) == "InProgress"
-    before = versions(resources)
+    before = resources.resource_versions(KINDS)
     expected = {"services/demo-brokers", "services/demo-plain-bootstrap", "statefulsets/demo"}
     assert expected <= before.keys()
     reconciles, writes = operator.count_reconciles(), operator.count_writes()
     eventually(lambda: operator.count_reconciles() >= reconciles + 2, within_s=30)
-    assert versions(resources) == before
+    assert resources.resource_versions(KINDS) == before
     assert operator.count_writes() == writes, "no writes without effect either"
     operator.daemon.stop()
     operator.start()
     eventually(lambda: operator.count_reconciles() >= 2, within_s=30, message=operator.daemon.log_tail)
-    assert versions(resources) == before, "a restarted operator writes nothing"
+    assert resources.resource_versions(KINDS) == before, "a restarted operator writes nothing"
     # The API server normalises some values (1000m to 1). The operator detects that they are equal
     # without writing.
     assert operator.count_writes() == {}

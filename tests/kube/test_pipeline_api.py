@@ -28,6 +28,7 @@ from tests.waiting import eventually
 
 SPEC = {**pipeline()["spec"], "checkpoint": {"pvc": {"size": "1Gi"}}, "trigger": {"interval": "1s"}}
 APPLICATIONS = ("sparkoperator.k8s.io/v1beta2", "sparkapplications")
+# Of every object that the operator could write.
 KINDS = (
     ("v1", "configmaps"),
     ("v1", "serviceaccounts"),
@@ -103,15 +104,6 @@ def describe(resources: NamespaceClient, operator: OperatorProcess) -> str:
     return f"{resources.get('Pipeline', 'hourly').get('status')}\n{operator.daemon.log_tail()}"
 
 
-def versions(resources: NamespaceClient) -> dict[str, str]:
-    """resourceVersion of every object that the operator could have written."""
-    return {
-        f"{plural}/{name}": it["metadata"]["resourceVersion"]
-        for group, plural in KINDS
-        for name, it in resources.list_objects(group, plural).items()
-    }
-
-
 def test_a_pipeline_waits_for_its_topics_and_is_launched_when_they_exist(
     resources: NamespaceClient, operator: OperatorProcess, driver: FakeDriver, broker: BrokerProcess
 ) -> None:
@@ -134,7 +126,7 @@ def test_a_pipeline_waits_for_its_topics_and_is_launched_when_they_exist(
     driver.report_progress()
     create_ready_pod(resources, "hourly-driver-x", template, "127.9.1.2")
     rd.produce(broker.bootstrap, "flights", [Message(None, b"{}", START_MS)] * 3)
-    with rd.consumer(broker.bootstrap, "ottla-pipeline-hourly") as member:
+    with rd.open_consumer(broker.bootstrap, "ottla-pipeline-hourly") as member:
         member.commit(offsets=[TopicPartition("flights", 0, 1)], asynchronous=False)
     resources.wait_for_status("Pipeline", "hourly")
     eventually(lambda: resources.get("Pipeline", "hourly")["status"].get("lagRecords") == 2, within_s=25)
@@ -142,9 +134,10 @@ def test_a_pipeline_waits_for_its_topics_and_is_launched_when_they_exist(
     assert (status["state"], status["inputRowsPerSecond"]) == ("Running", 2.5)
     assert status["application"] == "Deployment/hourly-driver"
 
-    before, writes, reconciles = versions(resources), operator.count_writes(), operator.count_reconciles("Pipeline")
+    before = resources.resource_versions(KINDS)
+    writes, reconciles = operator.count_writes(), operator.count_reconciles("Pipeline")
     eventually(lambda: operator.count_reconciles("Pipeline") >= reconciles + 2, within_s=40)
-    assert versions(resources) == before, "a reconciled Pipeline is not written again"
+    assert resources.resource_versions(KINDS) == before, "a reconciled Pipeline is not written again"
     after = {kind: count for kind, count in operator.count_writes().items() if kind in ("Pipeline", "Deployment")}
     assert after == {kind: writes[kind] for kind in after}, "no writes without effect either"
     metadata = resources.get("Pipeline", "hourly")["metadata"]
@@ -196,7 +189,7 @@ def test_a_topic_with_a_lake_has_a_pipeline_and_its_lag(
     driver.report_progress()
     create_ready_pod(resources, "lake-flights-driver-x", template, "127.9.1.2")
     rd.produce(broker.bootstrap, "flights", [Message(None, b"x", START_MS)] * 3)
-    with rd.consumer(broker.bootstrap, "ottla-pipeline-lake-flights") as member:
+    with rd.open_consumer(broker.bootstrap, "ottla-pipeline-lake-flights") as member:
         member.commit(offsets=[TopicPartition("flights", 0, 1)], asynchronous=False)
     expected = {"pipeline": "lake-flights", "state": "Running", "lagRecords": 2}
     eventually(

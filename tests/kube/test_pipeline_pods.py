@@ -14,6 +14,7 @@ from tests.clients.sample_messages import START_MS, Message
 from tests.kube import helm
 from tests.kube.cluster import Kubernetes
 from tests.kube.installed_operator import OPERATOR_NAMESPACE, InstalledOperator, describe_pods
+from tests.kube.managed_cluster import external_bootstrap
 from tests.kube.namespace_client import NamespaceClient
 from tests.kube.resource_history import ResourceHistory
 from tests.kube.spark_operator import run_spark_operator
@@ -61,12 +62,6 @@ def resources(installed_operator: InstalledOperator, kube: Kubernetes, spark_ima
         assert history.versions_of("Cluster", "demo", 1) and history.find_violations() == []
 
 
-def external_bootstrap(kube: Kubernetes, resources: NamespaceClient) -> str:
-    """Bootstrap server for clients outside Kubernetes."""
-    port = resources.list_objects("v1", "services")["demo-out-bootstrap"]["spec"]["ports"][0]["nodePort"]
-    return f"{kube.nodes[0].address}:{port}"
-
-
 def test_a_pipeline_runs_is_suspended_and_finishes(
     installed_operator: InstalledOperator, kube: Kubernetes, resources: NamespaceClient
 ) -> None:
@@ -88,7 +83,7 @@ def test_a_pipeline_runs_is_suspended_and_finishes(
     with installed_operator.active_pod_deleted("pipeline-started"):
         resources.create("Pipeline", "sums", SPEC)
         eventually(lambda: has_state("Running"), within_s=STARTS_WITHIN_S, message=describe)
-    bootstrap = external_bootstrap(kube, resources)
+    bootstrap = external_bootstrap(kube, resources, "demo")
     produce_rows(bootstrap, "Prague", "Zurau", "Prague", "Berlin", "Prague", "Zurau")
     eventually(lambda: counts(bootstrap) == {"Berlin": 1, "Prague": 3, "Zurau": 2}, within_s=120, message=describe)
     assert executors(resources), "the driver created no executor"
@@ -132,7 +127,7 @@ def test_a_new_version_takes_over_from_a_running_one(kube: Kubernetes, resources
         statuses = [str(resources.get("Pipeline", name).get("status")) for name in ("city-1", "city-2")]
         return "\n".join([*statuses, describe_pods(kube, NAMESPACE, "")])
 
-    bootstrap = external_bootstrap(kube, resources)
+    bootstrap = external_bootstrap(kube, resources, "demo")
     resources.wait_for_status("Topic", "visits")
     produce_rows(bootstrap, "Prague", "Zurau", "Prague", topic="visits")
     resources.create("Pipeline", "city-1", version(1, "SELECT city, count(*) AS n FROM visits GROUP BY city", {}))
@@ -177,7 +172,7 @@ def test_a_pipeline_runs_and_finishes_under_the_spark_operator(
     sink = {**SPEC["sinks"][0], "from": "sums", "topic": "sums"}
     spec = {**SPEC, "launcher": "SparkOperator", "sources": source, "transforms": [transform], "sinks": [sink]}
     resources.wait_for_status("Topic", "votes")
-    bootstrap = external_bootstrap(kube, resources)
+    bootstrap = external_bootstrap(kube, resources, "demo")
     produce_rows(bootstrap, "Prague", "Prague", "Zurau", topic="votes")
     with run_spark_operator(tmp_path, kube.plane, NAMESPACE) as spark_operator:
 

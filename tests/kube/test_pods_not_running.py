@@ -20,7 +20,7 @@ def controllers(plane: ControlPlane) -> Iterator[None]:
     yield
 
 
-def wait_for_reason(resources: NamespaceClient, operator: OperatorProcess, reason: str) -> str:
+def wait_for_reason(resources: NamespaceClient, reason: str) -> str:
     """The message of Ready once it has this reason."""
 
     def is_reported() -> bool:
@@ -37,12 +37,12 @@ def test_an_exceeded_quota_is_reported_until_it_is_removed(
     resources.api.request("POST", quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
     eventually(lambda: (resources.api.get(f"{quotas}/none") or {}).get("status", {}).get("hard"), within_s=60)
     resources.create("Cluster", "demo", SPEC)
-    message = wait_for_reason(resources, operator, "FailedCreate")
+    message = wait_for_reason(resources, "FailedCreate")
     assert "broker 1 cannot be created" in message and "exceeded quota: none" in message
     assert resources.condition("Cluster", "demo", "Stalled")["status"] == "True"
     resources.api.request("DELETE", f"{quotas}/none")
     eventually(lambda: "demo-1" in resources.list_objects("v1", "pods"), within_s=120)
-    wait_for_reason(resources, operator, "Unschedulable")
+    wait_for_reason(resources, "Unschedulable")
 
 
 def test_a_pod_security_level_that_forbids_a_pod_is_reported(
@@ -51,12 +51,12 @@ def test_a_pod_security_level_that_forbids_a_pod_is_reported(
     labels = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     resources.api.request("PATCH", f"/api/v1/namespaces/{resources.namespace}", labels)
     resources.create("Cluster", "demo", {**SPEC, "podTemplate": {"spec": {"hostNetwork": True}}})
-    assert 'violates PodSecurity "restricted' in wait_for_reason(resources, operator, "FailedCreate")
+    assert 'violates PodSecurity "restricted' in wait_for_reason(resources, "FailedCreate")
 
 
 def test_a_pod_that_no_node_can_take_is_reported(resources: NamespaceClient, operator: OperatorProcess) -> None:
     resources.create("Cluster", "demo", SPEC)
-    message = wait_for_reason(resources, operator, "Unschedulable")
+    message = wait_for_reason(resources, "Unschedulable")
     assert "0 of 1 brokers are ready" in message and "no nodes available" in message
 
 
@@ -64,5 +64,5 @@ def test_a_service_account_that_does_not_exist_is_reported(
     resources: NamespaceClient, operator: OperatorProcess
 ) -> None:
     resources.create("Cluster", "demo", {**SPEC, "podTemplate": {"spec": {"serviceAccountName": "nobody-made-this"}}})
-    message = wait_for_reason(resources, operator, "FailedCreate")
+    message = wait_for_reason(resources, "FailedCreate")
     assert 'serviceaccount "nobody-made-this" not found' in message

@@ -3,9 +3,10 @@
 `python -m tests.sim SEED` replays one run with its trace; `--seeds N [--first K]` runs many on all
 cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--metadata`
 only metadata change, and the faults are those of voters; with `--observers` there are also more
-brokers than voters. With `--transactions` producers and workers use transactions, with `--shares` a
-share group reads, with `--streams` threads of a Kafka Streams application come and go. With
-`--disable RULE` the broker runs without a rule, and the checks should detect it.
+brokers than voters, with `--access` access rules, credentials and quotas change. With
+`--transactions` producers and workers use transactions, with `--shares` a share group reads, with
+`--streams` threads of a Kafka Streams application come and go. With `--disable RULE` the broker
+runs without a rule, and the checks should detect it.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from tests.sim.disabled_rule_runs import DisabledRule, detect, markdown_table, rules_named, run_without_rule
+from tests.sim.disabled_rule_runs import DisabledRule, detect, markdown_table, rules_with_name, run_without_rule
 from tests.sim.mirror_scenario import run_mirror_seed
 from tests.sim.scenario import (
     run_access_seed,
@@ -32,6 +33,16 @@ from tests.sim.scenario import (
 from tests.sim.simulation import Outcome, SimulatorError, run_or_report
 
 MAX_PRINTED = 12  # violations of one run
+# Option that chooses the kind of runs → the function that runs a seed, and the option's help.
+KINDS: dict[str, tuple[Callable[..., Outcome], str]] = {
+    "mirrors": (run_mirror_seed, "simulate two clusters with a mirror"),
+    "metadata": (run_metadata_seed, "simulate elections and voters, without records"),
+    "observers": (run_observer_seed, "as --metadata, with more brokers than voters"),
+    "access": (run_access_seed, "as --metadata, with rules, credentials and quotas"),
+    "transactions": (run_transaction_seed, "simulate transactional producers and workers"),
+    "shares": (run_share_seed, "simulate members of a share group"),
+    "streams": (run_streams_seed, "simulate an application of Kafka Streams"),
+}
 
 
 def main() -> int:
@@ -42,64 +53,31 @@ def main() -> int:
     parser.add_argument(
         "--brokers", type=int, choices=range(1, 16), metavar="N", help="number of brokers (default: the seed chooses)"
     )
-    parser.add_argument("--mirrors", action="store_true", help="simulate two clusters with a mirror")
-    parser.add_argument("--metadata", action="store_true", help="simulate elections and voters, without records")
-    parser.add_argument("--observers", action="store_true", help="--metadata, with more brokers than voters")
-    parser.add_argument("--access", action="store_true", help="--metadata, with rules, credentials and quotas")
-    parser.add_argument("--transactions", action="store_true", help="simulate transactional producers and workers")
-    parser.add_argument("--shares", action="store_true", help="simulate members of a share group")
-    parser.add_argument("--streams", action="store_true", help="simulate an application of Kafka Streams")
+    kinds = parser.add_mutually_exclusive_group()
+    for kind, (_, text) in KINDS.items():
+        kinds.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, help=text)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--disable", metavar="RULE", help="disable this rule of the broker; all: each in turn")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     options = parser.parse_args()
     if options.disable is not None:
         try:
-            rules = rules_named(options.disable)
+            rules = rules_with_name(options.disable)
         except ValueError as reason:
             parser.error(str(reason))
         if options.seed is not None:
             return replay_without_rule(rules[0], options.seed)
         return detect_disabled_rules(rules, range(options.first, options.first + options.seeds), options.jobs)
-    options.metadata |= options.observers
-    if options.mirrors and (options.metadata or options.brokers is not None):
-        parser.error("--mirrors cannot be used with --metadata or --brokers")
-    if options.transactions and (options.mirrors or options.metadata or options.access):
-        parser.error("--transactions cannot be used with --mirrors, --metadata or --access")
-    if options.shares and (options.transactions or options.mirrors or options.metadata or options.access):
-        parser.error("--shares cannot be used with --transactions, --mirrors, --metadata or --access")
-    if options.streams and (
-        options.shares or options.transactions or options.mirrors or options.metadata or options.access
-    ):
-        parser.error("--streams cannot be used with the other kinds of runs")
-    run_cluster = (
-        run_streams_seed
-        if options.streams
-        else run_share_seed
-        if options.shares
-        else run_transaction_seed
-        if options.transactions
-        else run_access_seed
-        if options.access
-        else run_observer_seed
-        if options.observers
-        else run_metadata_seed
-        if options.metadata
-        else run_seed
-    )
-    one: Callable[..., Outcome] = run_mirror_seed if options.mirrors else partial(run_cluster, brokers=options.brokers)
+    if options.kind == "mirrors" and options.brokers is not None:
+        parser.error("--mirrors cannot be used with --brokers")
+    run: Callable[..., Outcome] = run_seed if options.kind is None else KINDS[options.kind][0]
+    if options.brokers is not None:
+        run = partial(run, brokers=options.brokers)
     if options.seed is not None:
-        return replay(one, options.seed, getattr(logging, options.log_level.upper()))
-    replay_options = (
-        " --mirrors" * options.mirrors
-        + " --metadata" * options.metadata
-        + " --observers" * options.observers
-        + " --access" * options.access
-    )
-    replay_options += " --transactions" * options.transactions + " --shares" * options.shares
-    replay_options += " --streams" * options.streams
+        return replay(run, options.seed, getattr(logging, options.log_level.upper()))
+    replay_options = f" --{options.kind}" if options.kind else ""
     replay_options += f" --brokers {options.brokers}" if options.brokers else ""
-    return run_many(one, range(options.first, options.first + options.seeds), replay_options, options.jobs)
+    return run_many(run, range(options.first, options.first + options.seeds), replay_options, options.jobs)
 
 
 def replay(run: Callable[..., Outcome], seed: int, level: int) -> int:

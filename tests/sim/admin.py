@@ -3,7 +3,7 @@ elects leaders.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -213,17 +213,19 @@ class ReassignmentAdmin(SimulatedAdmin):
         while not self.stopping:
             await asyncio.sleep(self.random.uniform(0.5, 5))
             tp = self.random.choice(self._topic_partitions)
-            what = self.random.choice((self._move, self._move, self._elect, self._cancel_move))
-            await self._try_twice(what.__name__[1:].replace("_", " "), tp, what)
+            operation = self.random.choice((self._move, self._move, self._elect, self._cancel_move))
+            await self._try_twice(operation.__name__[1:].replace("_", " "), tp, operation)
 
-    async def _try_twice(self, doing: str, tp: TopicPartition, what: Any) -> None:
+    async def _try_twice(
+        self, doing: str, tp: TopicPartition, operation: Callable[[Client, TopicPartition], Awaitable[None]]
+    ) -> None:
         """Tries at most twice: it does no harm if the operation fails."""
         tries = 0
 
         async def attempt(client: Client) -> bool:
             nonlocal tries
             tries += 1
-            await what(client, tp)
+            await operation(client, tp)
             return True
 
         await self.retry_until_done(f"{doing} {tp}", attempt, lambda: tries < 2)

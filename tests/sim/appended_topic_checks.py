@@ -55,13 +55,13 @@ def _appended_partition(
     return AppendedPartition(tp, source, at, status)
 
 
-def missing_records(source: SimulatedCluster, fed: list[AppendedPartition], *, may_stop: bool) -> Iterator[str]:
+def missing_records(source: SimulatedCluster, appended: list[AppendedPartition], *, may_stop: bool) -> Iterator[str]:
     """Records not appended yet, and partitions that stopped without a reason.
 
     `may_stop`: the source has diverged from what was copied.
     """
     originals = leader_replicas(source)
-    for one in fed:
+    for one in appended:
         original, status = originals.get((one.source.source_topic, one.topic_partition[1])), one.status
         if status is None or original is None:
             yield f"no status of the source of {one.topic_partition}"
@@ -76,12 +76,12 @@ def missing_records(source: SimulatedCluster, fed: list[AppendedPartition], *, m
 
 
 def check_appended_once_in_order(
-    contents: Contents, starts: Mapping[TopicPartition, int], fed: list[AppendedPartition], *, keeps: bool
+    contents: Contents, starts: Mapping[TopicPartition, int], appended: list[AppendedPartition], *, keeps_records: bool
 ) -> Iterator[str]:
-    """`contents` and `starts` are the source's at the end; `keeps`: it lost only records below its
-    log start.
+    """`contents` and `starts` are the source's at the end; `keeps_records`: it
+    lost only records below its log start.
     """
-    for one in fed:
+    for one in appended:
         if one.leader is None:
             continue
         seen: dict[bytes, int] = {}
@@ -93,11 +93,11 @@ def check_appended_once_in_order(
                     "the source"
                 )
             seen[value] = at
-            if keeps and position <= last:
+            if keeps_records and position <= last:
                 yield f"out of order: {one.topic_partition} offset {at} has source offset {position} and follows {last}"
             last = position
             positions[position] = value
-        if keeps and positions:
+        if keeps_records and positions:
             yield from _check_is_contiguous(
                 one.topic_partition,
                 contents.get(one.topic_partition, {}),
@@ -106,12 +106,12 @@ def check_appended_once_in_order(
             )
 
 
-def _appended_records(fed: AppendedPartition) -> Iterator[tuple[int, int, bytes]]:
+def _appended_records(partition: AppendedPartition) -> Iterator[tuple[int, int, bytes]]:
     """Offset, source offset and value of each appended record."""
-    assert fed.leader is not None
-    for _, batch in committed_batches(fed.leader.log):
+    assert partition.leader is not None
+    for _, batch in committed_batches(partition.leader.log):
         for header, record in iter_records(batch):
-            if header.producer_id == fed.source.producer_id and not header.is_control:
+            if header.producer_id == partition.source.producer_id and not header.is_control:
                 position = (header.producer_epoch << SEQUENCE_BITS) + header.base_sequence
                 yield record.offset, position + record.offset - header.base_offset, record.value or b""
 

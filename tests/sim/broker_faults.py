@@ -39,7 +39,7 @@ class BrokerFaults:
 
     async def crash(self, broker: SimulatedBroker) -> None:
         """Kills and restarts the broker; sometimes kills it again while it recovers."""
-        for least_s, most_s in self._once_or_twice(5):
+        for least_s, most_s in self._pauses_before_start():
             if broker.is_running:
                 broker.kill()
             await self._sleep_random(least_s, most_s)
@@ -49,7 +49,7 @@ class BrokerFaults:
 
     async def power_loss(self, broker: SimulatedBroker) -> None:
         """Cuts the power if the budget allows it, otherwise kills the broker."""
-        for least_s, most_s in self._once_or_twice(5):
+        for least_s, most_s in self._pauses_before_start():
             if self._allowed.allows_power_loss(broker):
                 self._allowed.record_power_loss(broker)
                 broker.lose_power()
@@ -61,8 +61,9 @@ class BrokerFaults:
                 broker.start()
             await self._sleep_random(0.001, 0.1)
 
-    def _once_or_twice(self, most_s: float) -> list[tuple[float, float]]:
-        return [(0.05, most_s)] + [(0.05, 2.0)] * (self._random.randrange(3) == 0)
+    def _pauses_before_start(self) -> list[tuple[float, float]]:
+        """Shortest and longest time in s from a kill to the start, of one or two kills in turn."""
+        return [(0.05, 5)] + [(0.05, 2.0)] * (self._random.randrange(3) == 0)
 
     async def wipe(self, broker: SimulatedBroker) -> None:
         """Restarts the broker with an empty disk. The budget must allow it."""

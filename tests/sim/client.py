@@ -107,7 +107,7 @@ class SimulatedClient:
         await asyncio.sleep(self.random.uniform(*PAUSE_S))
 
     @asynccontextmanager
-    async def connected(self, timeout_s: float = REQUEST_TIMEOUT_S) -> AsyncIterator[Client]:
+    async def connect(self, timeout_s: float = REQUEST_TIMEOUT_S) -> AsyncIterator[Client]:
         """Connects through a random broker, because a fixed one might be unreachable. `timeout_s`:
         for one response."""
         brokers = self.workload.addresses()
@@ -119,7 +119,7 @@ class SimulatedClient:
         self, doing: str, reason: BaseException, expected_errors: frozenset[ErrorCode] = frozenset()
     ) -> None:
         """Records a failed attempt. It is a violation if no fault can explain it."""
-        self.workload.history.retries += 1
+
         if isinstance(reason, KafkaError) and reason.code in UNEXPECTED_ERRORS - expected_errors:
             self.record_violation(f"{doing}: {reason.code.name}: {reason.message}")
         else:
@@ -142,7 +142,7 @@ class SimulatedClient:
         """
         while not self.stopping and is_wanted():
             try:
-                async with self.connected() as client:
+                async with self.connect() as client:
                     while not self.stopping and is_wanted():
                         if await attempt(client):
                             return True

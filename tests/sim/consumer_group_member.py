@@ -46,7 +46,7 @@ class ConsumerGroupMember(Member):
     def _new_id(self) -> str:
         return str(UUID(int=self.random.getrandbits(128)))
 
-    async def _membership(self, client: Client) -> bool:
+    async def _join_and_consume(self, client: Client) -> bool:
         uncommitted, beat_at = 0, 0.0
         try:
             while not self.is_leaving:
@@ -156,4 +156,4 @@ class ConsumerGroupMember(Member):
             subscribed_topic_names=(TopicName(self._topic),) if is_full else None,
             topic_partitions=owned,
         )
-        return await self._ask(client, request)
+        return await self._send_to_group_coordinator(client, request)

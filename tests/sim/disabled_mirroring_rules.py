@@ -1,5 +1,7 @@
-"""Rules of mirroring, each switched off on purpose (see `disabled_rules`), in runs with two
-clusters.
+"""Rules of mirroring, each disabled on purpose: the checks of runs with two clusters must detect
+it.
+
+`RULES` has the patches by name. They exist only here.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -35,14 +35,10 @@ def acks_before_high_watermark() -> Iterator[None]:
 def high_watermark_ignores_pending_isr() -> Iterator[None]:
     """Members of a proposed ISR do not count before the metadata have it (rule 3)."""
 
-    def not_limited(_: PartitionLeader, watermark: int) -> int:
-        return watermark
-
     with (
         patch.object(IsrState, "maximal_isr", lambda _, isr: isr),
-        patch.object(
-            PartitionLeader, "_limit_to_joining_followers", not_limited
-        ),  # without this patch the effect would be hidden
+        # Without this patch the effect would be hidden.
+        patch.object(PartitionLeader, "_limit_to_joining_followers", lambda _, watermark: watermark),
     ):
         yield
 

@@ -1,4 +1,4 @@
-"""Runs with one rule of the broker switched off, and how many of them detect it.
+"""Runs with one rule of the broker disabled, and how many of them detect it.
 
 A patch that does not match the broker's code makes it fail for other reasons. Such a run raises
 PatchError and does not count.
@@ -207,7 +207,7 @@ def run_without_rule(rule: DisabledRule, seed: int, *, on_line: Callable[[str], 
     with rule.disable():
         outcome = _run_seed_of(rule, seed, on_line=on_line)
     for violation in outcome.violations:
-        if any(misfit in violation for misfit in PATCH_ERRORS):
+        if any(text in violation for text in PATCH_ERRORS):
             raise PatchError(f"{rule.name}, seed {seed}: {violation}")
     return outcome
 
@@ -219,7 +219,7 @@ def _run_seed_of(rule: DisabledRule, seed: int, *, on_line: Callable[[str], None
     return rule.run(seed, rule.brokers, on_line=on_line)
 
 
-def rules_named(wanted: str) -> list[DisabledRule]:
+def rules_with_name(wanted: str) -> list[DisabledRule]:
     """Rules with this name; all for "all". Raises ValueError."""
     found = [rule for rule in RULES if wanted in ("all", rule.name)]
     if not found:
@@ -262,12 +262,12 @@ def detect(rules: Iterable[DisabledRule], seeds: Sequence[int], jobs: int) -> li
 
 def markdown_table(detections: Iterable[Detections]) -> Iterator[str]:
     """A Markdown table, line by line."""
-    yield "| switched off | brokers | detected by | violated invariants (seeds) | first seeds |"
+    yield "| disabled rule | brokers | detected by | violated invariants (seeds) | first seeds |"
     yield "|---|---|---|---|---|"
     for one in detections:
-        promises = ", ".join(f"{name} {count}" for name, count in one.invariants.most_common())
+        invariants = ", ".join(f"{name} {count}" for name, count in one.invariants.most_common())
         first = ", ".join(str(seed) for seed in sorted(one.detected_by)[:6])
         yield (
             f"| {one.rule.name} | {one.rule.brokers or 'two clusters'} | {len(one.detected_by)} of {one.runs} "
-            f"| {promises} | {first} |"
+            f"| {invariants} | {first} |"
         )

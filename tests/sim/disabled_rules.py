@@ -63,7 +63,9 @@ def commits_acknowledged_before_write() -> Iterator[None]:
     """The coordinator responds first and writes a little later (rule 10)."""
     original = JournalWriter.write_records
 
-    def write(writes: JournalWriter, records: Sequence[Record], *, apply: Callable[[], None] | None = None) -> Write:
+    def write_records(
+        writes: JournalWriter, records: Sequence[Record], *, apply: Callable[[], None] | None = None
+    ) -> Write:
         loop = asyncio.get_running_loop()
         if apply is not None:
             apply()
@@ -72,7 +74,7 @@ def commits_acknowledged_before_write() -> Iterator[None]:
         loop.call_later(WRITE_DELAY_S, original, writes, records)
         return done
 
-    with patch.object(JournalWriter, "write_records", write):
+    with patch.object(JournalWriter, "write_records", write_records):
         yield
 
 
@@ -85,7 +87,7 @@ def coordinators_load_without_waiting() -> Iterator[None]:
     watermark, and loading the whole log needs no wait.
     """
 
-    async def settled(_: PartitionJournal) -> None:
+    async def wait_until_recovered(_: PartitionJournal) -> None:
         return None
 
     def read(journal: PartitionJournal) -> Iterator[Any]:
@@ -99,7 +101,10 @@ def coordinators_load_without_waiting() -> Iterator[None]:
             for _, header in iter_batches(data):
                 offset = header.next_offset
 
-    with patch.object(PartitionJournal, "wait_until_recovered", settled), patch.object(PartitionJournal, "read", read):
+    with (
+        patch.object(PartitionJournal, "wait_until_recovered", wait_until_recovered),
+        patch.object(PartitionJournal, "read", read),
+    ):
         yield
 
 

@@ -55,7 +55,7 @@ class Member(SimulatedClient):
         self._rack = rack
         self._session_s = SESSION_S
         self._id = ""
-        self._leads_with: int | None = None  # number of partitions that we assigned as leader; None: not the leader
+        self._partitions_as_leader: int | None = None  # their number; None: it is not the group's leader
         self._preferred: dict[TopicPartition, int] = {}
         self._assigned: list[TopicPartition] = []
         self.leaves_at_s = inf
@@ -65,9 +65,13 @@ class Member(SimulatedClient):
         return self.stopping or self.loop.time() >= self.leaves_at_s
 
     async def run(self) -> None:
-        await self.retry_until_done(f"member of {self._group}", self._membership, is_wanted=lambda: not self.is_leaving)
+        await self.retry_until_done(
+            f"member of {self._group}", self._join_and_consume, is_wanted=lambda: not self.is_leaving
+        )
 
-    async def _membership(self, client: Client) -> bool:
+    async def _join_and_consume(self, client: Client) -> bool:
+        """One generation of the member: it returns False when it has to join again, and True when
+        it has left the group. Raises what `FAILURES` lists, after leaving the group."""
         try:
             generation, mine = await self._join(client)
             positions = {tp: max(offset, 0) for tp, offset in (await self._positions(client, mine)).items()}
@@ -90,9 +94,9 @@ class Member(SimulatedClient):
                             await self._commit(client, generation, positions)
                         return False
                     raise KafkaError(code, "Heartbeat")
-                if self._leads_with is not None and self.loop.time() >= check_at:
+                if self._partitions_as_leader is not None and self.loop.time() >= check_at:
                     check_at = self.loop.time() + PARTITION_CHECK_S
-                    if await self._partitions(client) > self._leads_with:
+                    if await self._partitions(client) > self._partitions_as_leader:
                         return False  # joining again starts a rebalance
         except FAILURES:
             left, self._id = self._id, ""
@@ -118,7 +122,7 @@ class Member(SimulatedClient):
     async def _positions(self, client: Client, topic_partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         return await self.committed_offsets(client, self._group, topic_partitions) if topic_partitions else {}
 
-    async def _ask(self, client: Client, request: Any) -> Any:
+    async def _send_to_group_coordinator(self, client: Client, request: Any) -> Any:
         return await self.send_to_coordinator(client, self._group, request)
 
     async def _partitions(self, client: Client) -> int:
@@ -137,17 +141,17 @@ class Member(SimulatedClient):
                 protocol_type="consumer",
                 protocols=(JoinGroupRequestProtocol(name="range", metadata=_encode_subscription(self._topic)),),
             )
-            joined = await self._ask(client, request)
+            joined = await self._send_to_group_coordinator(client, request)
             if joined.error_code is ErrorCode.member_id_required:
                 self._id = joined.member_id
                 continue
             raise_for_error(joined.error_code, "JoinGroup")
             break
         self._id = joined.member_id
-        self._leads_with = None
+        self._partitions_as_leader = None
         assignments: tuple[SyncGroupRequestAssignment, ...] = ()
         if joined.leader == self._id:
-            count = self._leads_with = await self._partitions(client)
+            count = self._partitions_as_leader = await self._partitions(client)
             members = sorted(member.member_id for member in joined.members)
             assignments = tuple(
                 SyncGroupRequestAssignment(
@@ -157,7 +161,7 @@ class Member(SimulatedClient):
                 for at, member in enumerate(members)
             )
         sent_at_s = self.loop.time()
-        synced = await self._ask(
+        synced = await self._send_to_group_coordinator(
             client,
             SyncGroupRequest(
                 group_id=GroupId(self._group),
@@ -229,7 +233,7 @@ class Member(SimulatedClient):
                 ),
             ),
         )
-        answer = await self._ask(client, request)
+        answer = await self._send_to_group_coordinator(client, request)
         for partition in answer.topics[0].partitions:
             raise_for_error(partition.error_code, "OffsetCommit")
             tp = (self._topic, int(partition.partition_index))
@@ -240,7 +244,7 @@ class Member(SimulatedClient):
             group_id=GroupId(self._group), generation_id=i32(generation), member_id=self._id, group_instance_id=None
         )
         sent_at_s = self.loop.time()
-        code: ErrorCode = (await self._ask(client, request)).error_code
+        code: ErrorCode = (await self._send_to_group_coordinator(client, request)).error_code
         if code is ErrorCode.none:
             self._record_owned(sent_at_s)
         return code
@@ -251,7 +255,9 @@ class Member(SimulatedClient):
         try:
             async with asyncio.timeout(0.5):
                 who = MemberIdentity(member_id=member, group_instance_id=None)
-                await self._ask(client, LeaveGroupRequest(group_id=GroupId(self._group), members=(who,)))
+                await self._send_to_group_coordinator(
+                    client, LeaveGroupRequest(group_id=GroupId(self._group), members=(who,))
+                )
         except FAILURES:
             return
 

@@ -70,21 +70,18 @@ class History:
         default_factory=lambda: defaultdict(lambda: defaultdict(dict))
     )
     commits: list[Commit] = field(default_factory=list)
-    committed_offsets: dict[tuple[str, TopicPartition], int] = field(
-        default_factory=dict
-    )  # the largest acknowledged offset
-    high_watermarks: dict[TopicPartition, dict[int, int]] = field(
-        default_factory=dict
-    )  # by leader epoch, the largest observed
-    deletion_requests: dict[TopicPartition, int] = field(
-        default_factory=dict
-    )  # offsets below which deletion was requested
+    # the largest acknowledged offset
+    committed_offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    # by leader epoch, the largest observed
+    high_watermarks: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
+    # offsets below which deletion was requested
+    deletion_requests: dict[TopicPartition, int] = field(default_factory=dict)
     topics: dict[str, ExpectedTopic] = field(default_factory=dict)
     access: dict[Access, bool | None] = field(default_factory=dict)  # whether it exists; None: unknown
-    # (group, partition) → the member that owns it by the consumer protocol, and until when at least
+    # (group, partition) → the member that owns it, and until when at least
     owners: dict[tuple[str, TopicPartition], tuple[str, float]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)  # observations of clients that must not happen
-    retries: int = 0
+
     on_violation: Callable[[str], None] = lambda _: None
 
     def record_violation(self, what: str) -> None:

@@ -22,9 +22,8 @@ from tests.sim.client import Workload
 from tests.sim.history import TopicPartition
 from tests.sim.processes import SimulatedProcess
 
-EXPECTED_ERRORS = frozenset(
-    {ErrorCode.offset_out_of_range}
-)  # from a leader that does not know its followers' positions yet
+# From a leader that does not know its followers' positions yet.
+EXPECTED_ERRORS = frozenset({ErrorCode.offset_out_of_range})
 
 
 class MirrorAdmin(SimulatedAdmin):

@@ -161,9 +161,9 @@ def _log_range(log: PartitionLog) -> tuple[int, int]:
 # --- contents
 
 
-def batches_of(log: PartitionLog, below: int | None = None) -> list[Batch]:
-    """Batches below the high watermark and this offset, without the fields that each cluster sets
-    itself.
+def batches_of(log: PartitionLog, below: int | None) -> list[Batch]:
+    """Batches below the high watermark and this offset (None: no other limit), without the fields
+    that each cluster sets itself.
     """
     return [
         (base, batch[AFTER_LEADER_EPOCH:]) for base, batch in committed_batches(log) if below is None or base < below
@@ -171,7 +171,7 @@ def batches_of(log: PartitionLog, below: int | None = None) -> list[Batch]:
 
 
 def check_copies_are_logs_of_source(
-    target: SimulatedCluster, mirror: str, ancestry: LogHistory, now_s: float
+    target: SimulatedCluster, mirror: str, log_history: LogHistory, now_s: float
 ) -> Iterator[str]:
     """Copies, also stopped ones, equal a log of their source up to their failover."""
     for copy in mirrored_replicas(target, mirror, now_s):
@@ -181,7 +181,7 @@ def check_copies_are_logs_of_source(
             yield f"mixed: {copy.topic_partition} has failed over without a recorded offset"
             continue
         log = batches_of(copy.leader.log, copy.record.end if copy.topic.failed_over else None)
-        if why := ancestry.mismatch(copy.topic.source_id, copy.topic_partition[1], log):
+        if why := log_history.mismatch(copy.topic.source_id, copy.topic_partition[1], log):
             yield f"mixed: the copy {copy.topic_partition} equals no log of its source: {why}"
 
 

@@ -170,7 +170,7 @@ class MirrorFinalChecks:
         found += violations(self._merged_history(starts), contents, topics)
         contents, topics, starts = read_contents(self._setup.source)
         found += check_appended_once_in_order(
-            contents, starts, self._setup.appended_partitions(), keeps=not plan.loses_records
+            contents, starts, self._setup.appended_partitions(), keeps_records=not plan.loses_records
         )
         if plan.fails_back:
             kept = replace(

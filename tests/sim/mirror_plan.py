@@ -9,7 +9,7 @@ from tests.sim.mirrored_credentials import SOURCE_SETTINGS
 from tests.sim.plan import Plan
 
 SOURCE_SIZES = (1, 3, 3)
-COPY, FAILOVER, FAILBACK = "copy", "failover", "home"  # the last stage of a run
+COPY, FAILOVER, FAILBACK = "copy", "failover", "failback"  # the last stage of a run
 LAST_STAGES = (COPY, FAILOVER, FAILOVER, FAILBACK, FAILBACK)
 LAST_STAGES_OF_APPENDED = (COPY, COPY, FAILOVER)
 STOP, RESYNC = "Stop", "Resync"
@@ -50,8 +50,8 @@ class MirrorPlan:
         target = Plan.of(random.getrandbits(32), 3)
         target.partitions = source.partitions
         appended = random.randrange(4) == 0
-        course = random.choice(LAST_STAGES_OF_APPENDED if appended else LAST_STAGES)
-        plan = cls(seed, source, target, course, appended)
+        last_stage = random.choice(LAST_STAGES_OF_APPENDED if appended else LAST_STAGES)
+        plan = cls(seed, source, target, last_stage, appended)
         plan.loses_records = random.randrange(3) == 0
         if plan.loses_records:
             plan.source = _without_syncs(source)
@@ -70,7 +70,7 @@ class MirrorPlan:
             COPY: random.uniform(5, 14),
             FAILOVER: plan.fails_over_s + random.uniform(1, 5),
             FAILBACK: plan.fails_over_s + plan.fails_back_s + random.uniform(1, 8),
-        }[course]
+        }[last_stage]
         return plan
 
     @property

@@ -27,7 +27,7 @@ from tests.sim.mirror_final_checks import MirrorFinalChecks
 from tests.sim.mirror_plan import MirrorPlan
 from tests.sim.mirror_reader import MirrorReader
 from tests.sim.mirror_setup import FORWARD_MIRROR, REVERSE_MIRROR, MirrorSetup
-from tests.sim.nemesis import MOVED, WIPES, Fault, Nemesis
+from tests.sim.nemesis import MOVED, WIPES, Nemesis, WeightedFault
 from tests.sim.network import SimulatedNetwork
 from tests.sim.plan import Plan
 from tests.sim.processes import SimulatedLoop, SimulatedProcess
@@ -123,7 +123,7 @@ class MirrorSimulation:
         found = await final_checks.wait_for_convergence()
         for workload in (self._setup.at_source, self._setup.admins_at_source, self._setup.at_target):
             workload.stop_event.set()
-        found += await self._driver.wait_for_clients(self._tasks, 30)
+        found += await self._driver.wait_for_clients(self._tasks)
         found += await final_checks.check()
         for task in monitoring:
             task.cancel()
@@ -242,11 +242,10 @@ class MirrorSimulation:
         # truncated records.
         excluded = (MOVED, *WIPES) if plan.fails_back else (MOVED,)
         link = LinkFaults(self._setup.source, self._setup.target, Random(random.getrandbits(64)))
-        record_loss: list[tuple[int, str, Fault]] = (
-            [(15, "records lost unobserved", lambda _: self._lose_records(link))] if plan.loses_records else []
-        )
+        record_loss = WeightedFault(15, "records lost unobserved", lambda _: self._lose_records(link))
+        additional = [record_loss] if plan.loses_records else []
         nemeses = [
-            Nemesis(self._setup.source, hosts, Random(random.getrandbits(64)), plan.source, excluded, record_loss),
+            Nemesis(self._setup.source, hosts, Random(random.getrandbits(64)), plan.source, excluded, additional),
             Nemesis(self._setup.target, self._hosts, Random(random.getrandbits(64)), plan.target, (MOVED,)),
         ]
         leader_faults = [

@@ -1,14 +1,15 @@
 """Injects random faults into a cluster, one after another and overlapping."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import NamedTuple
 
 from tests.sim.broker_faults import BrokerFaults, sleep_random
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.cluster_state import controller_broker
 from tests.sim.fault_budget import FaultBudget
+from tests.sim.faults_in_progress import Fault, FaultsInProgress
 from tests.sim.network_faults import NetworkFaults
 from tests.sim.plan import Plan
 from tests.sim.quorum_faults import QuorumFaults
@@ -40,14 +41,20 @@ METADATA_FAULTS = (
     MOVED,
 )
 
-Fault = Callable[[SimulatedBroker], Awaitable[None]]
+
+class WeightedFault(NamedTuple):
+    """A fault that is drawn as often as its weight says beside those of the others."""
+
+    weight: int
+    name: str
+    inject: Fault
 
 
 class Nemesis:
     """Injects faults into one cluster and repairs all of them.
 
     `clients` are hosts that connect to the brokers. `excluded` names faults that never happen;
-    `additional` has more faults with their weights.
+    `additional` has faults beside those of every cluster.
     """
 
     def __init__(
@@ -57,25 +64,19 @@ class Nemesis:
         random: Random,
         plan: Plan,
         excluded: Sequence[str] = (),
-        additional: Sequence[tuple[int, str, Fault]] = (),
+        additional: Sequence[WeightedFault] = (),
     ) -> None:
         self.cluster = cluster
         self.random = random
         self.fault_counts: dict[str, int] = {}
         self._between_s = BETWEEN_FAULTS_S[min(plan.brokers, max(BETWEEN_FAULTS_S))]
-        self._busy: Counter[int] = Counter()  # broker → number of faults in progress
-        self._faults_in_progress = 0
-        self._actions_in_progress = 0  # faults and their actions on other brokers
+        self._in_progress = FaultsInProgress(cluster, random)
         self._budget = FaultBudget(cluster, plan)
         single = self._broker_faults = BrokerFaults(cluster, random, self._budget)
         net = self._network_faults = NetworkFaults(cluster, random, clients)
-        triggered = TriggeredFaults(
-            cluster, random, clients, single, self._is_busy, self._run_on, lambda: self._faults_in_progress == 1
-        )
-        quorum = QuorumFaults(
-            cluster, random, single, self._budget, self._is_busy, self._run_on, lambda: self._faults_in_progress == 1
-        )
-        self._faults: list[tuple[int, str, Fault]] = [
+        triggered = TriggeredFaults(cluster, random, clients, single, self._in_progress)
+        quorum = QuorumFaults(cluster, random, single, self._budget, self._in_progress)
+        faults: list[tuple[int, str, Fault]] = [
             (4, "crash", single.crash),
             (3, "clean restart", single.clean_restart),
             (2, "pause", single.pause),
@@ -89,14 +90,14 @@ class Nemesis:
             (2, "power loss of new partition", triggered.power_loss_of_new_partition),
         ]
         if plan.brokers > 1:
-            self._faults += [
+            faults += [
                 (4, "wiped disk", single.wipe),
                 (4, "isolation", net.isolate),
                 (2, "one-way isolation", net.isolate_one_way),
                 (3, "broker link cut", net.cut_between_two),
                 (2, "brokers split", net.split),
                 (1, "ring cut", net.cut_ring),
-                (4, "controller fault", self._controller_loss),
+                (4, "controller fault", self._controller_fault),
                 (2, "several crashes", self._crash_several),
                 (2, "several power losses", self._power_loss_of_several),
                 (3, "crashes in sequence", self._crash_in_sequence),
@@ -115,7 +116,8 @@ class Nemesis:
                 (1, "wiped founder", quorum.founder_wiped),
                 (1, MOVED, quorum.all_moved),
             ]
-        self._faults = [*(fault for fault in self._faults if fault[1] not in excluded), *additional]
+        weighted = (WeightedFault(*one) for one in faults)
+        self._faults = [*(one for one in weighted if one.name not in excluded), *additional]
 
     async def run(self, until_s: float, give_up: Callable[[], bool] = lambda: False) -> None:
         """Injects faults until the loop's time is `until_s`, or `give_up` is True; returns when all
@@ -139,68 +141,51 @@ class Nemesis:
             self._budget.update()
 
     async def _inject_fault(self) -> None:
-        (_, name, fault) = self.random.choices(self._faults, [weight for weight, _, _ in self._faults])[0]
-        free = [broker for broker in self.cluster if broker.is_serving and not self._is_busy(broker)]
+        (_, name, fault) = self.random.choices(self._faults, [one.weight for one in self._faults])[0]
+        free = [broker for broker in self.cluster if broker.is_serving and not self._in_progress.is_busy(broker)]
         if not free or not self._is_allowed(name, broker := self.random.choice(free)):
             return
         self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
-        self._faults_in_progress += 1
-        try:
-            await self._run_on([broker], fault(broker))
-        finally:
-            self._faults_in_progress -= 1
+        await self._in_progress.run(fault, broker)
 
     def _is_allowed(self, name: str, broker: SimulatedBroker) -> bool:
         if name == "power loss":
             return self._budget.allows_power_loss(broker)
         if name == "wiped disk":
-            return self._budget.allows_wipe(broker, calm=not self._actions_in_progress)
+            return self._budget.allows_wipe(broker, calm=self._in_progress.are_none)
         return True
-
-    async def _run_on(self, brokers: Sequence[SimulatedBroker], fault: Awaitable[None]) -> None:
-        self._busy.update(broker.node_id for broker in brokers)
-        self._actions_in_progress += 1
-        try:
-            await fault
-        finally:
-            self._actions_in_progress -= 1
-            self._busy.subtract(broker.node_id for broker in brokers)
-
-    def _is_busy(self, broker: SimulatedBroker) -> bool:
-        return self._busy[broker.node_id] > 0
-
-    def _sample_free_brokers(self, broker: SimulatedBroker) -> list[SimulatedBroker]:
-        """A random number of the brokers without a fault."""
-        free = [one for one in self.cluster if one is not broker and not self._is_busy(one) and one.is_serving]
-        return self.random.sample(free, self.random.randint(0, len(free)))
 
     # --- composed faults
 
-    async def _controller_loss(self, _: SimulatedBroker) -> None:
+    async def _controller_fault(self, _: SimulatedBroker) -> None:
         """A fault of the active controller."""
         broker = controller_broker(self.cluster)
-        if broker is None or not broker.is_serving or self._is_busy(broker):
+        if broker is None or not broker.is_serving or self._in_progress.is_busy(broker):
             return
         one, net = self._broker_faults, self._network_faults
         fault = self.random.choice((one.crash, one.pause, one.clean_restart, net.isolate, net.isolate_one_way))
-        await self._run_on([broker], fault(broker))
+        await self._in_progress.run_on([broker], fault(broker))
 
     async def _crash_several(self, broker: SimulatedBroker) -> None:
-        others = self._sample_free_brokers(broker)
+        others = self._in_progress.sample_free_brokers(broker)
         self.cluster.trace.add_line(f"kills {[one.node_id for one in (broker, *others)]} at once")
-        await self._run_on(others, self._broker_faults.run_on_all([broker, *others], self._broker_faults.crash))
+        await self._in_progress.run_on(
+            others, self._broker_faults.run_on_all([broker, *others], self._broker_faults.crash)
+        )
 
     async def _power_loss_of_several(self, broker: SimulatedBroker) -> None:
         """Cuts the power of as many of several brokers as the budget allows; kills the others."""
-        brokers = [broker, *self._sample_free_brokers(broker)]
+        brokers = [broker, *self._in_progress.sample_free_brokers(broker)]
         self.cluster.trace.add_line(f"cuts the power of {[one.node_id for one in brokers]}")
-        await self._run_on(brokers[1:], self._broker_faults.run_on_all(brokers, self._broker_faults.power_loss))
+        await self._in_progress.run_on(
+            brokers[1:], self._broker_faults.run_on_all(brokers, self._broker_faults.power_loss)
+        )
 
     async def _crash_in_sequence(self, broker: SimulatedBroker) -> None:
         """Kills several brokers in sequence; the first, which has the oldest log, starts first."""
-        brokers = [broker, *self._sample_free_brokers(broker)]
+        brokers = [broker, *self._in_progress.sample_free_brokers(broker)]
         self.cluster.trace.add_line(f"kills {[one.node_id for one in brokers]} in sequence")
-        await self._run_on(brokers[1:], self._kill_and_start_in_turn(brokers))
+        await self._in_progress.run_on(brokers[1:], self._kill_and_start_in_turn(brokers))
 
     async def _kill_and_start_in_turn(self, brokers: Sequence[SimulatedBroker]) -> None:
         for broker in brokers:

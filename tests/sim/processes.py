@@ -24,14 +24,14 @@ _CLOSE_ATTEMPTS = 10
 
 
 class SimulatedProcess:
-    """One start of a program on a host. `pid` differs between starts."""
+    """One start of a program on a host. `pid` differs between starts. `is_paused`: by SIGSTOP."""
 
     def __init__(self, loop: "SimulatedLoop", host: str, pid: int = 0) -> None:
         self.loop = loop
         self.host = host
         self.pid = pid
         self.alive = True
-        self.stopped = False
+        self.is_paused = False
         self.on_exit: list[Callable[[], None]] = []  # actions of the operating system when the process exits
         self.context = contextvars.Context()
         self.context.run(_process.set, self)
@@ -63,11 +63,11 @@ class SimulatedProcess:
 
     def pause(self) -> None:
         """SIGSTOP."""
-        self.stopped = True
+        self.is_paused = True
 
     def resume(self) -> None:
         """SIGCONT: run the callbacks that were held back, in their order."""
-        self.stopped = False
+        self.is_paused = False
         held, self._held = self._held, []
         if self.alive:
             self.loop.append_ready(held)
@@ -103,19 +103,19 @@ class _Handle(asyncio.Handle):
     __slots__ = ()
 
     def _run(self) -> None:
-        _run_unless_stopped(self)
+        _run_unless_paused(self)
 
 
 class _TimerHandle(asyncio.TimerHandle):
     __slots__ = ()
 
     def _run(self) -> None:
-        _run_unless_stopped(self)
+        _run_unless_paused(self)
 
 
-def _run_unless_stopped(handle: Any) -> None:
+def _run_unless_paused(handle: Any) -> None:
     process: SimulatedProcess | None = handle._context.get(_process)
-    if process is None or (process.alive and not process.stopped):
+    if process is None or (process.alive and not process.is_paused):
         _call(handle)
     else:
         process.hold_back(handle)

@@ -16,6 +16,7 @@ from kio.schema.produce.v13 import request as by_id
 from kio.schema.types import ProducerId, TopicName
 from kio.static.primitive import Records, i16, i32, i64
 
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.codec import write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -26,7 +27,6 @@ from tests.sim.history import Ack, ExpectedTopic, TopicPartition
 from tests.sim.processes import SimulatedProcess
 
 ALL, ONE, NONE = -1, 1, 0
-PRODUCE = 0
 UNANSWERED = 0  # correlation id of requests without response
 EXPECTED_AFTER_FAILURE = frozenset({ErrorCode.out_of_order_sequence_number})
 
@@ -195,7 +195,7 @@ class Producer(SimulatedClient):
         channel = await client._channel(client._addresses[leader.broker])
         for batch in batches:
             request = self._request(leader.topic_id, tp, batch)
-            frame = write_request(PRODUCE, int(request.__version__), UNANSWERED, self.name, request)
+            frame = write_request(ApiKey.PRODUCE, int(request.__version__), UNANSWERED, self.name, request)
             channel._transport.write(frame)
             self.workload.history.ack_counts[self.name] += 1
 

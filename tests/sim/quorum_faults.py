@@ -1,6 +1,6 @@
 """Faults of the metadata log's voters and their leader. Each fault returns when it is repaired."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from random import Random
 
 from ottla_broker.metadata.records import NO_LEADER
@@ -12,24 +12,16 @@ from tests.sim.cluster_state import (
     committed_voter_set,
     committed_voters,
     controller_broker,
-    newest_image,
-    unhealthy_partitions,
 )
 from tests.sim.fault_budget import FaultBudget
+from tests.sim.faults_in_progress import Fault, FaultsInProgress
 from tests.sim.network import Direction
 
-CALM_WITHIN_S = 8.0
 REPLACED_WITHIN_S = 40.0
-
-RunOnBrokers = Callable[[Sequence[SimulatedBroker], Awaitable[None]], Awaitable[None]]
 
 
 class QuorumFaults:
-    """Each method gets a broker that is reserved for it and may choose another.
-
-    `is_busy(broker)`: a fault of it is in progress. `run_on(brokers, action)` runs an action during
-    which these brokers count as busy. `is_only_fault()`: no other fault is in progress.
-    """
+    """Each method gets a broker that is reserved for it and may choose another."""
 
     def __init__(
         self,
@@ -37,17 +29,13 @@ class QuorumFaults:
         random: Random,
         faults: BrokerFaults,
         budget: FaultBudget,
-        is_busy: Callable[[SimulatedBroker], bool],
-        run_on: RunOnBrokers,
-        is_only_fault: Callable[[], bool],
+        in_progress: FaultsInProgress,
     ) -> None:
         self._cluster = cluster
         self._random = random
         self._faults = faults
         self._budget = budget
-        self._is_busy = is_busy
-        self._run_on = run_on
-        self._is_only_fault = is_only_fault
+        self._in_progress = in_progress
 
     # --- links
 
@@ -119,7 +107,7 @@ class QuorumFaults:
                 return
             fault = self._random.choice((self._faults.crash, self._faults.power_loss))
             await sleep_random(self._random, 0.001, 0.3)
-            await (fault(found) if found is reserved else self._run_on([found], fault(found)))
+            await (fault(found) if found is reserved else self._in_progress.run_on([found], fault(found)))
 
     # --- disks and voters
 
@@ -205,37 +193,29 @@ class QuorumFaults:
     def _free_leader(self, reserved: SimulatedBroker) -> Callable[[], list[SimulatedBroker]]:
         def candidates() -> list[SimulatedBroker]:
             leader = controller_broker(self._cluster)
-            return [] if leader is None or (leader is not reserved and self._is_busy(leader)) else [leader]
+            return [] if leader is None or (leader is not reserved and self._in_progress.is_busy(leader)) else [leader]
 
         return candidates
 
-    async def _on_leader(self, reserved: SimulatedBroker, action: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
+    async def _on_leader(self, reserved: SimulatedBroker, action: Fault) -> None:
         for leader in self._free_leader(reserved)():
-            await (action(leader) if leader is reserved else self._run_on([leader], action(leader)))
+            await (action(leader) if leader is reserved else self._in_progress.run_on([leader], action(leader)))
 
-    async def _when_calm(self, reserved: SimulatedBroker, action: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
-        """Runs an action when the cluster is healthy, its voters are complete and no other fault is
-        in progress. No fault begins meanwhile.
+    async def _when_calm(self, reserved: SimulatedBroker, action: Fault) -> None:
+        """Runs an action on the leader when the cluster is healthy, its voters are complete and no
+        other fault is in progress. No fault begins meanwhile.
         """
 
-        def is_calm() -> bool:
-            image = newest_image(self._cluster)
-            return (
-                self._is_only_fault()
-                and image is not None
-                and all(one.is_serving for one in self._cluster)
-                and not unhealthy_partitions(image)
-                and voters_are_complete(self._cluster)
-                and all_follow_leader(self._cluster)
-            )
+        async def act_on_leader() -> None:
+            leader = controller_broker(self._cluster)
+            assert leader is not None
+            await action(leader)
 
-        async def act_when_calm() -> None:
-            if await triggers.wait_until(is_calm, within_s=CALM_WITHIN_S):
-                leader = controller_broker(self._cluster)
-                assert leader is not None
-                await action(leader)
-
-        await self._run_on([one for one in self._cluster if one is not reserved], act_when_calm())
+        await self._in_progress.run_when_calm(
+            reserved,
+            act_on_leader,
+            is_ready=lambda: voters_are_complete(self._cluster) and all_follow_leader(self._cluster),
+        )
 
 
 def all_follow_leader(cluster: SimulatedCluster) -> bool:

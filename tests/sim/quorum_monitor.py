@@ -93,7 +93,7 @@ class QuorumMonitor:
         """
         process = node.node_id, node.starts
         assert node.process is not None
-        if broker.quorum.epoch == max(self._leaders) or node.process.stopped:
+        if broker.quorum.epoch == max(self._leaders) or node.process.is_paused:
             self._replaced_s.pop(process, None)
             return
         now_s = self._cluster.loop.time()

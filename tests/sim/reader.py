@@ -29,7 +29,7 @@ class Reader(SimulatedClient):
     async def run(self) -> None:
         while True:
             try:
-                async with self.connected() as client:
+                async with self.connect() as client:
                     await self._read_all(client)
                 return
             except FAILURES as reason:

@@ -139,7 +139,7 @@ def _replicas(cluster: SimulatedCluster) -> dict[tuple[str, int], list[tuple[int
 def violations_at_rest(cluster: SimulatedCluster, history: History) -> Iterator[str]:
     yield from check_replicas_are_equal(cluster)
     yield from check_metadata_are_equal(cluster)
-    yield from check_settings(history, cluster)
+    yield from check_settings(cluster, history)
 
 
 def check_replicas_are_equal(cluster: SimulatedCluster, *, trimmed: bool = False) -> Iterator[str]:
@@ -186,7 +186,7 @@ def check_metadata_are_equal(cluster: SimulatedCluster) -> Iterator[str]:
             yield f"the images of brokers {first} and {node.node_id} at {image.end_offset} differ in {what}"
 
 
-def check_settings(history: History, cluster: SimulatedCluster) -> Iterator[str]:
+def check_settings(cluster: SimulatedCluster, history: History) -> Iterator[str]:
     image = newest_image(cluster)
     if image is None:
         return

@@ -184,17 +184,17 @@ class ClusterSimulation:
         )
         additional: Sequence[Any] = ()
         if plan.is_transactional:
-            additional = TransactionFaults(self.cluster, Random(self.random.getrandbits(64)), plan).weighted
+            additional = TransactionFaults(self.cluster, Random(self.random.getrandbits(64)), plan).weighted_faults
         if plan.has_share_group:
             members = [one for one in clients if isinstance(one, ShareGroupMember)]
-            additional = ShareFaults(self.cluster, Random(self.random.getrandbits(64)), members).weighted
+            additional = ShareFaults(self.cluster, Random(self.random.getrandbits(64)), members).weighted_faults
         nemesis = Nemesis(self.cluster, hosts, Random(self.random.getrandbits(64)), plan, excluded, additional)
         await nemesis.run(self.loop.time() + plan.faults_for_s, self._has_violations)
         self.faults = nemesis.fault_counts
         trace.add_line("faults are over")
         found = await self._wait_for_convergence()
         self.workload.stop_event.set()
-        found += await self._driver.wait_for_clients(tasks, 30)
+        found += await self._driver.wait_for_clients(tasks)
         found += await self._check()
         for task in monitoring:
             task.cancel()

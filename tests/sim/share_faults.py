@@ -1,7 +1,7 @@
 """Faults that hit the members of a share group. Each returns when it is repaired."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from tests.sim import triggers
@@ -9,6 +9,7 @@ from tests.sim.broker_faults import sleep_random
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.cluster_state import running_brokers
 from tests.sim.history import TopicPartition
+from tests.sim.nemesis import WeightedFault
 from tests.sim.share_group_member import ShareGroupMember
 
 WITHOUT_FETCHES_S = 1.0, 3.0  # in which producers write records that wait for the members
@@ -23,9 +24,10 @@ class ShareFaults:
         self._members = members
 
     @property
-    def weighted(self) -> list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]]:
-        """Weight, name and function of each fault, from which the nemesis draws."""
-        return [(12, "fetches from two leaders", self.fetches_from_two_leaders)] if self._has_followers else []
+    def weighted_faults(self) -> list[WeightedFault]:
+        """The faults from which the nemesis draws, beside its own."""
+        fault = WeightedFault(12, "fetches from two leaders", self.fetches_from_two_leaders)
+        return [fault] if self._has_followers else []
 
     @property
     def _has_followers(self) -> bool:

@@ -102,9 +102,9 @@ class ShareGroupMember(SimulatedClient):
         return tp in self._assigned and known is not None and known.broker == node
 
     async def run(self) -> None:
-        await self.retry_until_done(f"member of {self._group}", self._membership)
+        await self.retry_until_done(f"member of {self._group}", self._join_and_consume)
 
-    async def _membership(self, client: Client) -> bool:
+    async def _join_and_consume(self, client: Client) -> bool:
         self._sends_subscription = True  # so that the response has the assignment, if one was lost
         self._session_epochs.clear()  # sessions end with their connections, and locks with sessions
         self._held.clear()

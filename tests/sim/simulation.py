@@ -22,6 +22,7 @@ from tests.sim.processes import SimulatedLoop, SimulatedProcess
 from tests.sim.trace import Trace
 
 POLL_S = 0.5
+CLIENTS_END_WITHIN_S = 30.0
 
 Client = TypeVar("Client")
 CreateClient = Callable[[Workload, SimulatedProcess, Random], Client]
@@ -211,9 +212,9 @@ class SimulationDriver:
                 self._trace.add_line(view)
         return [f"{failure} in {within_s:.0f} s: {what}" for what in missing()]
 
-    async def wait_for_clients(self, tasks: "Sequence[asyncio.Task[Any]]", within_s: float) -> list[str]:
+    async def wait_for_clients(self, tasks: "Sequence[asyncio.Task[Any]]") -> list[str]:
         """Waits until all clients have ended; describes those that failed or did not end."""
-        _, late = await asyncio.wait(tasks, timeout=within_s)
+        _, late = await asyncio.wait(tasks, timeout=CLIENTS_END_WITHIN_S)
         violations = [
             f"a client failed: {error!r}" for task in tasks if task.done() and (error := task.exception()) is not None
         ]

@@ -1,5 +1,5 @@
-"""The threads of a Kafka Streams application (KIP-1071). They come and go, so that tasks of both
-kinds move between threads and between processes all the time.
+"""The threads of a Kafka Streams application (KIP-1071). They come and go, so that active and
+standby tasks move between threads and between processes all the time.
 """
 
 import asyncio

@@ -2,8 +2,8 @@
 subtopology. It checks that no task is active at two members, and that one process has at most one
 copy of a task: it keeps the task's state in one folder.
 
-Tasks of both kinds are given up as partitions of a consumer group are: after a while, because the
-thread closes their state first. Active ones are also read and committed in the same way.
+Active and standby tasks are given up as partitions of a consumer group are: after a while, because
+the thread closes their state first. Active ones are also read and committed in the same way.
 """
 
 import asyncio
@@ -56,9 +56,9 @@ class StreamsGroupMember(ConsumerGroupMember):
         self._assigned_standby: set[TopicPartition] = set()
 
     @property
-    def _folder(self) -> str:
-        """The owner of a task's copy is recorded for this, beside the owner of the active task for
-        the group."""
+    def _process_key(self) -> str:
+        """In place of a group in `History.owners`: the key of the copies of tasks in this process.
+        Owners of active tasks are recorded under the group itself."""
         return f"{self._group} in {self._process_id}"
 
     def _read_assignment(self, response: Any) -> set[TopicPartition] | None:
@@ -83,7 +83,7 @@ class StreamsGroupMember(ConsumerGroupMember):
         self._count("active tasks assigned", len(owned - self._owned.keys()))
         super()._record_owners(owned, until_s)
         for task in owned | self._standby:
-            self.workload.history.record_owner(self._folder, task, self._id, self.loop.time(), until_s)
+            self.workload.history.record_owner(self._process_key, task, self._id, self.loop.time(), until_s)
 
     def _count(self, what: str, number: int) -> None:
         self.workload.counts[what] = self.workload.counts.get(what, 0) + number
@@ -94,7 +94,7 @@ class StreamsGroupMember(ConsumerGroupMember):
 
     def _give_up_copies(self, tasks: Any) -> None:
         for task in tasks:
-            self.workload.history.remove_owner(self._folder, task, self._id)
+            self.workload.history.remove_owner(self._process_key, task, self._id)
 
     def _give_up_all(self, member: str) -> None:
         self._give_up_copies(self._standby)
@@ -122,7 +122,7 @@ class StreamsGroupMember(ConsumerGroupMember):
             task_offsets=None,
             task_end_offsets=None,
         )
-        return await self._ask(client, request)
+        return await self._send_to_group_coordinator(client, request)
 
     def _topology(self) -> Topology:
         changelog = TopicInfo(

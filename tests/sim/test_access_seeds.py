@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.sim.conftest import IsDetected
-from tests.sim.disabled_rule_runs import rules_named
+from tests.sim.disabled_rule_runs import rules_with_name
 from tests.sim.fixed_seeds import outcomes, violations
 from tests.sim.scenario import run_access_seed
 from tests.slow_tests import quick_and_slow
@@ -30,5 +30,5 @@ def test_fixed_seeds_delete_every_kind_of_right() -> None:
 
 
 def test_rules_that_are_deleted_before_their_commit_are_detected(is_detected: IsDetected) -> None:
-    (rule,) = rules_named("rules deleted before commit")
+    (rule,) = rules_with_name("rules deleted before commit")
     assert is_detected(rule, (1, 2, 3, 4))

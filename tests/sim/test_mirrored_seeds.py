@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 
 from tests.sim.conftest import IsDetected
-from tests.sim.disabled_rule_runs import TWO_CLUSTERS, rules_named
+from tests.sim.disabled_rule_runs import TWO_CLUSTERS, rules_with_name
 from tests.sim.fixed_seeds import outcomes, pool, violations
 from tests.sim.mirror_plan import COPY, STOP, MirrorPlan
 from tests.sim.mirror_scenario import run_mirror_seed
@@ -77,6 +77,6 @@ DETECTED_BY = {
 
 @pytest.mark.parametrize("name", DETECTED_BY)
 def test_disabled_rule_of_mirroring_is_detected(name: str, is_detected: IsDetected) -> None:
-    (rule,) = rules_named(name)
+    (rule,) = rules_with_name(name)
     assert rule.brokers == TWO_CLUSTERS
     assert is_detected(rule, DETECTED_BY[name])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.sim.conftest import IsDetected
-from tests.sim.disabled_rule_runs import rules_named
+from tests.sim.disabled_rule_runs import rules_with_name
 from tests.sim.fixed_seeds import outcomes, pool, violations
 from tests.sim.scenario import run_seed
 from tests.slow_tests import quick_and_slow, slow
@@ -104,5 +104,5 @@ DETECTED_BY_LONG_RUNS = {
 
 @pytest.mark.parametrize(("name", "brokers"), [*DETECTED_BY, *slow(DETECTED_BY_LONG_RUNS)])
 def test_disabled_rule_is_detected(name: str, brokers: int, is_detected: IsDetected) -> None:
-    (rule,) = (rule for rule in rules_named(name) if rule.brokers == brokers)
+    (rule,) = (rule for rule in rules_with_name(name) if rule.brokers == brokers)
     assert is_detected(rule, (DETECTED_BY | DETECTED_BY_LONG_RUNS)[name, brokers])

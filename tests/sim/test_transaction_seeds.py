@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.sim.conftest import IsDetected
-from tests.sim.disabled_rule_runs import rules_named
+from tests.sim.disabled_rule_runs import rules_with_name
 from tests.sim.fixed_seeds import outcomes, violations
 from tests.sim.scenario import run_transaction_seed
 from tests.slow_tests import quick_and_slow, slow
@@ -67,6 +67,6 @@ DETECTED_BY_LONG_RUNS = {
 
 @pytest.mark.parametrize("name", [*DETECTED_BY, *slow(DETECTED_BY_LONG_RUNS)])
 def test_disabled_rule_of_transactions_is_detected(name: str, is_detected: IsDetected) -> None:
-    (rule,) = rules_named(name)
+    (rule,) = rules_with_name(name)
     assert rule.run is run_transaction_seed
     assert is_detected(rule, (DETECTED_BY | DETECTED_BY_LONG_RUNS)[name])

@@ -19,12 +19,21 @@ ABORTABLE = frozenset(
 )
 
 
-class Fenced(Exception):
+class RejectedByBroker(Exception):
+    """`is_outcome_unknown`: a former attempt of the same operation has no answer, so that it may
+    have succeeded."""
+
+    def __init__(self, *, is_outcome_unknown: bool) -> None:
+        super().__init__(is_outcome_unknown)
+        self.is_outcome_unknown = is_outcome_unknown
+
+
+class Fenced(RejectedByBroker):
     """A newer instance exists, or the coordinator has aborted the transaction: the program must
     start again."""
 
 
-class AbortableError(Exception):
+class AbortableError(RejectedByBroker):
     """The transaction has to be aborted."""
 
 

@@ -3,7 +3,7 @@ a decision and its markers, before a marker is replicated, and when batches or m
 Each fault returns when it is repaired.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from random import Random
 
 from ottla_broker.broker import Broker
@@ -12,18 +12,19 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.replication.partition import Partition
 from ottla_broker.transactions.transaction_metadata import DECIDED_STATES, TransactionState
 from ottla_broker.transactions.transaction_shard import TransactionEntry
+from ottla_broker.wire.api_keys import ApiKey
 from tests.sim import triggers
 from tests.sim.broker_faults import sleep_random
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.late_batches import deliver_batch_late
 from tests.sim.late_markers import deliver_marker_late
+from tests.sim.nemesis import WeightedFault
 from tests.sim.network import Direction, PacketFilter
 from tests.sim.plan import LATE_BATCH, LATE_MARKER, NEW_MARKER_LOST, Plan
-from tests.sim.transaction_packets import PRODUCE, TRANSACTIONAL_HOSTS, WRITE_TXN_MARKERS
+from tests.sim.transaction_packets import TRANSACTIONAL_HOSTS
 from tests.sim.triggered_faults import api_key
 from tests.sim.unreplicated_markers import kill_leader_with_unreplicated_marker
 
-FETCH, TXN_OFFSET_COMMIT = 1, 28
 LATE_BATCH_S = (0.5, 6.0)
 LATE_MARKER_S = (2.0, 8.0)
 FETCH_DELAY_S = 3.0
@@ -57,16 +58,14 @@ class TransactionFaults:
         self._plan = plan
 
     @property
-    def weighted(self) -> list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]]:
-        """Weight, name and function of each fault, from which the nemesis draws."""
-        faults: list[tuple[int, str, Callable[[SimulatedBroker], Awaitable[None]]]] = [
-            (12, "late transactional batches", self.batches_late)
-        ]
+    def weighted_faults(self) -> list[WeightedFault]:
+        """The faults from which the nemesis draws, beside its own."""
+        faults: list[WeightedFault] = [WeightedFault(12, "late transactional batches", self.batches_late)]
         if len(self._cluster.brokers) > 1:
             faults += [
-                (12, "coordinator killed before markers", self.coordinator_killed_before_markers),
-                (12, "coordinator killed while deciding", self.coordinator_killed_while_deciding),
-                (16, NEW_MARKER_LOST, self.leader_killed_with_new_marker),
+                WeightedFault(12, "coordinator killed before markers", self.coordinator_killed_before_markers),
+                WeightedFault(12, "coordinator killed while deciding", self.coordinator_killed_while_deciding),
+                WeightedFault(16, NEW_MARKER_LOST, self.leader_killed_with_new_marker),
             ]
         frequent = {
             LATE_MARKER: self.marker_late,
@@ -74,7 +73,7 @@ class TransactionFaults:
             NEW_MARKER_LOST: self.leader_killed_with_new_marker,
         }
         if (name := self._plan.frequent_fault) in frequent:
-            faults.append((40, name, frequent[name]))
+            faults.append(WeightedFault(40, name, frequent[name]))
         return faults
 
     async def batches_late(self, _: SimulatedBroker) -> None:
@@ -82,7 +81,10 @@ class TransactionFaults:
         up."""
 
         def is_transactional(direction: Direction, piece: bytes) -> bool:
-            return direction[0].startswith(TRANSACTIONAL_HOSTS) and api_key(piece) in (PRODUCE, TXN_OFFSET_COMMIT)
+            return direction[0].startswith(TRANSACTIONAL_HOSTS) and api_key(piece) in (
+                ApiKey.PRODUCE,
+                ApiKey.TXN_OFFSET_COMMIT,
+            )
 
         late_s = self._random.uniform(*LATE_BATCH_S)
         self._cluster.trace.add_line(f"delays transactional batches by {late_s:.1f} s")
@@ -100,7 +102,7 @@ class TransactionFaults:
         sent its own, and the next transactions have begun."""
 
         def is_marker(_: Direction, piece: bytes) -> bool:
-            return api_key(piece) == WRITE_TXN_MARKERS
+            return api_key(piece) == ApiKey.WRITE_TXN_MARKERS
 
         late_s = self._random.uniform(*LATE_MARKER_S)
         await self._kill_at_moment(is_marker, late_s, lambda node: has_transaction(node.broker, is_decided))
@@ -123,7 +125,7 @@ class TransactionFaults:
         await deliver_batch_late(self._cluster)
 
     def _is_followers_fetch(self, direction: Direction, piece: bytes) -> bool:
-        return api_key(piece) == FETCH and direction[0] in {node.host for node in self._cluster}
+        return api_key(piece) == ApiKey.FETCH and direction[0] in {node.host for node in self._cluster}
 
     async def _kill_at_moment(
         self, delayed: PacketFilter, delay_s: float, is_moment: Callable[[SimulatedBroker], bool]

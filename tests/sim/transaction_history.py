@@ -58,9 +58,8 @@ class TransactionHistory:
     )
     positions: dict[str, dict[TopicPartition, int]] = field(default_factory=lambda: defaultdict(dict))
     commits: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    last_stable_offsets: dict[TopicPartition, dict[int, int]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )  # by leader epoch, the largest observed
+    # by leader epoch, the largest observed
+    last_stable_offsets: dict[TopicPartition, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     group_offsets: dict[TopicPartition, int] = field(default_factory=dict)  # the largest that a worker committed
     faults_are_over: bool = False
 

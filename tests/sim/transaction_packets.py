@@ -11,13 +11,13 @@ from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnM
 
 from ottla_broker.log.producer_state import NO_OFFSET
 from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TxnPartition
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.batch import parse_batch_header
 from ottla_broker.wire.codec import read_request
 from ottla_broker.wire.request_header import read_request_header
 from tests.sim.cluster import SimulatedBroker
 from tests.sim.triggered_faults import api_key
 
-PRODUCE, WRITE_TXN_MARKERS = 0, 27
 PRODUCE_VERSION = 11  # in which the simulated producers use protocol 1
 SIZE_BYTES, HEADER_BYTES = 4, 10
 TRANSACTIONAL_HOSTS = ("txn-", "worker-")  # of the clients whose batches these are
@@ -65,7 +65,7 @@ def find_sent_markers(leader: SimulatedBroker, markers: Sequence[WritableTxnMark
 
 def read_markers(piece: bytes) -> Sequence[WritableTxnMarker]:
     """The markers in a segment that is a whole request to write some."""
-    if not _is_request(piece, WRITE_TXN_MARKERS):
+    if not _is_request(piece, ApiKey.WRITE_TXN_MARKERS):
         return ()
     frame = piece[SIZE_BYTES:]
     request: WriteTxnMarkersRequest = read_request(frame, read_request_header(frame), WriteTxnMarkersRequest)
@@ -74,7 +74,7 @@ def read_markers(piece: bytes) -> Sequence[WritableTxnMarker]:
 
 def read_transactional_batch(piece: bytes) -> SentBatch | None:
     """The batch in a segment that is a whole request to produce it in protocol 1."""
-    if not _is_request(piece, PRODUCE):
+    if not _is_request(piece, ApiKey.PRODUCE):
         return None
     frame = piece[SIZE_BYTES:]
     header = read_request_header(frame)
@@ -94,6 +94,6 @@ def read_transactional_batch(piece: bytes) -> SentBatch | None:
     )
 
 
-def _is_request(piece: bytes, key: int) -> bool:
+def _is_request(piece: bytes, key: ApiKey) -> bool:
     size = len(piece) - SIZE_BYTES  # less than that of a header where a segment was split
     return api_key(piece) == key and size == int.from_bytes(piece[:SIZE_BYTES]) and size > HEADER_BYTES

@@ -64,7 +64,7 @@ class FinalReader(CommittedRecordsReader):
         waiting = list(self._topic_partitions)
         while True:
             try:
-                async with self.connected() as client:
+                async with self.connect() as client:
                     while waiting:
                         if await self._has_read(client, waiting[-1]):
                             waiting.pop()

@@ -78,7 +78,7 @@ class TransactionalProducer(SimulatedClient):
                 if self.random.randrange(IDLE_ONE_IN) == 0:
                     await asyncio.sleep(self.random.uniform(*IDLE_S))
         if self.random.randrange(ABORT_ONE_IN) == 0:
-            raise AbortableError(False)
+            raise AbortableError(is_outcome_unknown=False)
 
     def _values(self, producer: str, tp: TopicPartition) -> list[bytes]:
         values = []

@@ -104,7 +104,7 @@ class TransactionalSession:
                 producer_id=ProducerId(i64(expected[0])),
                 producer_epoch=i16(expected[1]),
             )
-            answer = await self._ask_coordinator(client, request)
+            answer = await self._send_to_coordinator(client, request)
             check_code(answer.error_code, "InitProducerId")
             return int(answer.producer_id), int(answer.producer_epoch)
 
@@ -176,7 +176,7 @@ class TransactionalSession:
             self.has_unknown_batch = False
 
         was_unknown = self.has_unknown_batch
-        await self._as_newest(f"a batch to {tp}", lambda: self._retry(f"produce to {tp}", attempt))
+        await self._check_fencing(f"a batch to {tp}", lambda: self._retry(f"produce to {tp}", attempt))
         self.has_unknown_batch = was_unknown
         self._sequences[tp] = sequence + len(values)
 
@@ -192,11 +192,11 @@ class TransactionalSession:
                 v3_and_below_producer_epoch=i16(self.producer[1]),
                 v3_and_below_topics=(topic,),
             )
-            answer = await self._ask_coordinator(client, request)
+            answer = await self._send_to_coordinator(client, request)
             (result,) = answer.results_by_topic_v3_and_below[0].results_by_partition
             check_code(result.partition_error_code, "AddPartitionsToTxn")
 
-        await self._as_newest(f"adding {tp}", lambda: self._retry(f"AddPartitionsToTxn {tp}", attempt))
+        await self._check_fencing(f"adding {tp}", lambda: self._retry(f"AddPartitionsToTxn {tp}", attempt))
         self._added.add(tp)
         self.has_begun = True
 
@@ -241,7 +241,7 @@ class TransactionalSession:
                 self.owner.forget_coordinator(membership.group)
                 raise
 
-        await self._as_newest("a commit of offsets", lambda: self._retry("TxnOffsetCommit", attempt))
+        await self._check_fencing("a commit of offsets", lambda: self._retry("TxnOffsetCommit", attempt))
 
     async def _add_offsets(self, client: Client, group: str) -> None:
         request = AddOffsetsToTxnRequest(
@@ -250,7 +250,7 @@ class TransactionalSession:
             producer_epoch=i16(self.producer[1]),
             group_id=GroupId(group),
         )
-        answer = await self._ask_coordinator(client, request)
+        answer = await self._send_to_coordinator(client, request)
         check_code(answer.error_code, "AddOffsetsToTxn")
         self.has_begun = True
 
@@ -260,9 +260,9 @@ class TransactionalSession:
         assert transaction is not None
         if self.has_begun:
             try:
-                await self._as_newest("a commit", lambda: self._end(commit=True))
+                await self._check_fencing("a commit", lambda: self._end(commit=True))
             except (Fenced, AbortableError) as reason:
-                if not reason.args[0]:  # no former attempt may have succeeded
+                if not reason.is_outcome_unknown:
                     transaction.outcome = TransactionOutcome.open
                 raise
         transaction.outcome = TransactionOutcome.committed
@@ -275,7 +275,7 @@ class TransactionalSession:
             try:
                 await self._end(commit=False)
             except AbortableError:
-                raise Fenced(True) from None
+                raise Fenced(is_outcome_unknown=True) from None
             if self.protocol == 1 and self.has_unknown_batch:
                 await self._init_producer(self.producer)  # KIP-360
         self.transaction = None
@@ -292,7 +292,7 @@ class TransactionalSession:
         async def attempt(client: Client) -> Any:
             if commit and self.transaction is not None:
                 self.transaction.outcome = TransactionOutcome.unknown
-            answer = await self._ask_coordinator(client, request)
+            answer = await self._send_to_coordinator(client, request)
             check_code(answer.error_code, "EndTxn")
             return answer
 
@@ -302,14 +302,14 @@ class TransactionalSession:
 
     # --- attempts
 
-    async def _as_newest(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Success of what an instance begins after a newer one has its epoch is a violation."""
+    async def _check_fencing(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Awaits `work`. It must fail if a newer instance had its epoch before the work began."""
         was_superseded = self.history.is_superseded(self.transactional_id, self.producer[1])
         await work()
         if was_superseded:
             self.owner.record_violation(f"zombie: {what} of {self.name} was accepted after a newer instance had begun")
 
-    async def _ask_coordinator(self, client: Client, request: Any) -> Any:
+    async def _send_to_coordinator(self, client: Client, request: Any) -> Any:
         key = self.transactional_id
         try:
             return await self.owner.send_to_coordinator(client, key, request, key_type=TRANSACTION_KEY_TYPE)
@@ -318,7 +318,8 @@ class TransactionalSession:
             raise
 
     async def _retry(self, doing: str, attempt: Callable[[Client], Awaitable[T]]) -> T:
-        """Fenced and AbortableError have True as argument if a former attempt has no answer."""
+        """Repeats an attempt until it succeeds. Raises Fenced, AbortableError, and NoAnswer after
+        the delivery timeout."""
         loop = self.owner.loop
         until_s = loop.time() + self.timeouts.delivery_s
         is_unknown = False
@@ -327,9 +328,9 @@ class TransactionalSession:
                 return await attempt(await self._connect())
             except KafkaError as reason:
                 if reason.code in FENCING:
-                    raise Fenced(is_unknown) from reason
+                    raise Fenced(is_outcome_unknown=is_unknown) from reason
                 if reason.code in ABORTABLE:
-                    raise AbortableError(is_unknown) from reason
+                    raise AbortableError(is_outcome_unknown=is_unknown) from reason
                 self.owner.record_failure(f"{self.name}: {doing}", reason)
                 self.owner.forget_coordinator(self.transactional_id, key_type=TRANSACTION_KEY_TYPE)
                 # After these a coordinator or leader may have done what it was asked for.
@@ -345,7 +346,7 @@ class TransactionalSession:
     async def _connect(self) -> Client:
         if self._client is None:
             async with AsyncExitStack() as stack:
-                self._client = await stack.enter_async_context(self.owner.connected(self.timeouts.request_s))
+                self._client = await stack.enter_async_context(self.owner.connect(self.timeouts.request_s))
                 self._connections = stack.pop_all()
         return self._client
 

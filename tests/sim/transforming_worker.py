@@ -52,7 +52,7 @@ class TransformingWorker(Member):
         self._made = 0
         self._session: TransactionalSession | None = None
 
-    async def _membership(self, client: Client) -> bool:
+    async def _join_and_consume(self, client: Client) -> bool:
         try:
             session = await self._start_session()
             generation, mine = await self._join(client)
@@ -66,7 +66,10 @@ class TransformingWorker(Member):
                         return False
                     if code is not ErrorCode.none:
                         raise KafkaError(code, "Heartbeat")
-                    if self._leads_with is not None and await self._partitions(client) > self._leads_with:
+                    if (
+                        self._partitions_as_leader is not None
+                        and await self._partitions(client) > self._partitions_as_leader
+                    ):
                         return False  # joining again starts a rebalance
                 if not await self._transform(client, session, generation, positions):
                     return False  # the positions are those of the last commit again
@@ -151,7 +154,7 @@ class TransformingWorker(Member):
             if stall == 1 and not is_calm:
                 await asyncio.sleep(self.random.uniform(*STALL_S))
             if self.random.randrange(ABORT_ONE_IN) == 0 and not is_calm:
-                raise AbortableError(False)
+                raise AbortableError(is_outcome_unknown=False)
 
         if not await work_in_transaction(session, work):
             return False

@@ -9,11 +9,13 @@ from random import Random
 from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.replication_control import PartitionReassignment
 from ottla_broker.replication.partition import Partition
+from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
 from tests.sim import triggers
 from tests.sim.broker_faults import SLOW_SYNC_S, BrokerFaults, sleep_random
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
-from tests.sim.cluster_state import controller_broker, newest_image, running_brokers, unhealthy_partitions
+from tests.sim.cluster_state import controller_broker, running_brokers
+from tests.sim.faults_in_progress import FaultsInProgress
 from tests.sim.lag_monitor import HOST_PREFIX
 from tests.sim.network import Direction
 
@@ -21,19 +23,13 @@ DELAY_S = (0.1, 1.5)
 DELAY_BEYOND_SESSION_S = (0.8, 4.5)
 PROPOSAL_DELAY_S = (0.5, 2.0)  # includes the time in which clients find the new leader
 FETCH_DELAY_S = 1.0
-CALM_WITHIN_S = 8.0
 TAKEOVER_WITHIN_S = 15.0  # a session, client timeouts, a rebalance
-FETCH, ALTER_PARTITION = 1, 56
-
-RunOnBrokers = Callable[[Sequence[SimulatedBroker], Awaitable[None]], Awaitable[None]]
 
 
 class TriggeredFaults:
     """Faults that wait for a trigger.
 
     Each method gets a broker that is reserved for it, and may act on another one.
-    `is_busy(broker)`: a fault of it is in progress. `run_on(brokers, action)` runs an action during
-    which these brokers count as busy. `is_only_fault()`: no other fault is in progress.
     """
 
     def __init__(
@@ -42,17 +38,13 @@ class TriggeredFaults:
         random: Random,
         clients: Sequence[str],
         faults: BrokerFaults,
-        is_busy: Callable[[SimulatedBroker], bool],
-        run_on: RunOnBrokers,
-        is_only_fault: Callable[[], bool],
+        in_progress: FaultsInProgress,
     ) -> None:
         self._cluster = cluster
         self._random = random
         self._clients = list(clients)
         self._faults = faults
-        self._is_busy = is_busy
-        self._run_on = run_on
-        self._is_only_fault = is_only_fault
+        self._in_progress = in_progress
 
     async def leader_killed_while_isr_expands(self, reserved: SimulatedBroker) -> None:
         """Delays the leader's messages, or those with the new member, while an ISR expands; then
@@ -74,7 +66,7 @@ class TriggeredFaults:
         """Delivers an ISR proposal of a former leader late, with a member that has none of the new
         leader's records.
         """
-        await self._when_calm(reserved, self._change_leader_meanwhile)
+        await self._in_progress.run_when_calm(reserved, lambda: self._change_leader_meanwhile(reserved))
 
     async def leader_killed_while_followers_lag(self, reserved: SimulatedBroker) -> None:
         """Kills a leader whose followers lag behind, with slow links between all of them."""
@@ -90,9 +82,9 @@ class TriggeredFaults:
 
     async def power_loss_while_syncing(self, reserved: SimulatedBroker) -> None:
         """Slows the disks of several brokers and cuts their power while a sync is in progress."""
-        brokers = [reserved, *self._sample_free_brokers(reserved)]
+        brokers = [reserved, *self._in_progress.sample_free_brokers(reserved)]
         self._trace(f"slows the disks of {[one.node_id for one in brokers]} until their power loss")
-        await self._run_on(brokers[1:], self._slow_disks_and_lose_power(brokers))
+        await self._in_progress.run_on(brokers[1:], self._slow_disks_and_lose_power(brokers))
 
     async def power_loss_of_new_partition(self, reserved: SimulatedBroker) -> None:
         """Cuts the power just after a partition was created and written to."""
@@ -119,7 +111,7 @@ class TriggeredFaults:
         if self._random.randrange(2):
             await self._at_trigger(reserved, triggers.is_coordinator, self._isolate_coordinator)
         else:
-            await self._when_calm(reserved, self._isolate_any_coordinator)
+            await self._in_progress.run_when_calm(reserved, self._isolate_any_coordinator)
 
     # --- actions
 
@@ -131,33 +123,13 @@ class TriggeredFaults:
     ) -> None:
         def candidates() -> list[SimulatedBroker]:
             nodes = triggers.brokers_with_partition(self._cluster, is_trigger)
-            return [node for node in nodes if node is reserved or not self._is_busy(node)]
+            return [node for node in nodes if node is reserved or not self._in_progress.is_busy(node)]
 
         node = await triggers.wait_for_broker(self._cluster, self._random, candidates)
         if node is reserved:
             await action(node)
         elif node is not None:
-            await self._run_on([node], action(node))
-
-    async def _when_calm(self, reserved: SimulatedBroker, action: Callable[[SimulatedBroker], Awaitable[None]]) -> None:
-        """Runs an action when the cluster is healthy and no other fault is in progress. No fault
-        begins meanwhile.
-        """
-
-        def is_calm() -> bool:
-            image = newest_image(self._cluster)
-            return (
-                self._is_only_fault()
-                and image is not None
-                and all(one.is_serving for one in self._cluster)
-                and not unhealthy_partitions(image)
-            )
-
-        async def act_when_calm() -> None:
-            if await triggers.wait_until(is_calm, within_s=CALM_WITHIN_S):
-                await action(reserved)
-
-        await self._run_on([one for one in self._cluster if one is not reserved], act_when_calm())
+            await self._in_progress.run_on([node], action(node))
 
     def _trace(self, what: str) -> None:
         self._cluster.trace.add_line(what)
@@ -171,10 +143,6 @@ class TriggeredFaults:
                 new_members = set(partition.pending_isr_change.isr) - set(partition.registration.isr)
                 return self._cluster.brokers[min(new_members)].host
         return None
-
-    def _sample_free_brokers(self, node: SimulatedBroker) -> list[SimulatedBroker]:
-        free = [one for one in self._cluster if one is not node and one.is_serving and not self._is_busy(one)]
-        return self._random.sample(free, self._random.randint(0, len(free)))
 
     async def _delay_and_kill(
         self, node: SimulatedBroker, after_s: tuple[float, float], new_member: str | None = None
@@ -291,7 +259,7 @@ class TriggeredFaults:
         order = [*after, *(one for one in partition.registration.replicas if one not in after)]
         blocked: Direction = new_member.host, successor.host
         with self._cluster.network.packets_delayed(
-            lambda direction, piece: direction == blocked and api_key(piece) == FETCH, within_s + FETCH_DELAY_S
+            lambda direction, piece: direction == blocked and api_key(piece) == ApiKey.FETCH, within_s + FETCH_DELAY_S
         ):
             controller.process.run(_transfer_leadership(controller.broker.controller, partition, order))
             await triggers.wait_until(
@@ -334,7 +302,7 @@ class TriggeredFaults:
         for node in brokers:
             node.disk.sync_s = original_sync_s[node.node_id]
 
-    async def _isolate_any_coordinator(self, _: SimulatedBroker) -> None:
+    async def _isolate_any_coordinator(self) -> None:
         if found := triggers.brokers_with_partition(self._cluster, triggers.is_coordinator):
             await self._isolate_coordinator(self._random.choice(found))
 
@@ -359,7 +327,7 @@ class TriggeredFaults:
 
 
 def _is_alter_partition(_: Direction, piece: bytes) -> bool:
-    return api_key(piece) == ALTER_PARTITION
+    return api_key(piece) == ApiKey.ALTER_PARTITION
 
 
 def api_key(piece: bytes) -> int:

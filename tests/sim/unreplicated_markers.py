@@ -12,14 +12,14 @@ from ottla_broker.coordination.records import OFFSETS_TOPIC
 from ottla_broker.log.producer_state import NO_OFFSET
 from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.transactions.transaction_metadata import TxnPartition
+from ottla_broker.wire.api_keys import ApiKey
 from tests.sim import triggers
 from tests.sim.cluster import SimulatedBroker, SimulatedCluster
 from tests.sim.cluster_state import newest_image
 from tests.sim.network import Direction
-from tests.sim.transaction_packets import WRITE_TXN_MARKERS, SentMarker, find_sent_markers, read_markers
+from tests.sim.transaction_packets import SentMarker, find_sent_markers, read_markers
 from tests.sim.triggered_faults import api_key
 
-FETCH = 1
 FETCH_WAIT_S = 0.52  # the longest replica.fetch.wait.max.ms, and the way back
 FETCH_DELAY_S = 3.0
 READERS_PAUSE_S = 0.4  # in which readers ask for each partition
@@ -40,10 +40,15 @@ async def kill_leader_with_unreplicated_marker(cluster: SimulatedCluster) -> Non
         return bool(sent)
 
     def is_fetch(direction: Direction, piece: bytes) -> bool:
-        return bool(sent) and direction[1] == sent[0].leader.host and direction[0] in nodes and api_key(piece) == FETCH
+        return (
+            bool(sent)
+            and direction[1] == sent[0].leader.host
+            and direction[0] in nodes
+            and api_key(piece) == ApiKey.FETCH
+        )
 
     def is_repeated_marker(direction: Direction, piece: bytes) -> bool:
-        return direction[1] != sent[0].leader.host and api_key(piece) == WRITE_TXN_MARKERS
+        return direction[1] != sent[0].leader.host and api_key(piece) == ApiKey.WRITE_TXN_MARKERS
 
     with cluster.network.packets_delayed(is_fetch, FETCH_DELAY_S):
         with cluster.network.connections_stalled(has_marker):

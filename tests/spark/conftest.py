@@ -14,13 +14,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_operator.resources.common import API_VERSION
-from ottla_spark.definition import parse_pipeline
+from ottla_spark.definition import PipelineDefinition, parse_pipeline
 from ottla_spark.progress import parse_lines
 from ottla_spark.run import run_pipeline
 from ottla_spark.runtime_environment import RuntimeEnvironment
+from ottla_spark.streaming import query_runner
+from tests.brokers import BROKERS
 from tests.ports import free_port
-from tests.postgresql import PASSWORD, USER, PostgreSQL, postgresql
-from tests.spark.broker import KAFKA_LIBS, broker
+from tests.postgresql import PASSWORD, USER, PostgreSQL, run_postgresql
 from tests.spark.spark_jvm import add_all_sinks, archive_of_all_sinks, shared_jvm_conf, write_archive
 
 Line = dict[str, Any]
@@ -54,12 +55,12 @@ class Topics:
             {"bootstrap.servers": self.address, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
         )
 
-    def make(self, *names: str, partitions: int = 1, **config: str) -> None:
+    def create(self, *names: str, partitions: int = 1, **config: str) -> None:
         new_topics = [
             NewTopic(name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()}) for name in names
         ]
-        for made in self.admin.create_topics(new_topics).values():
-            made.result(timeout=30)
+        for created in self.admin.create_topics(new_topics).values():
+            created.result(timeout=30)
 
     def delete(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(timeout=30)
@@ -97,7 +98,8 @@ class Topics:
         consumer.close()
         return found
 
-    def committed(self, group: str, topic: str, partitions: int) -> dict[int, int]:
+    def committed_offsets(self, group: str, topic: str, partitions: int) -> dict[int, int]:
+        """Partition → offset that the group has committed; librdkafka's −1001 for none."""
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
         found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], timeout=30)
         consumer.close()
@@ -126,9 +128,11 @@ def registry_address() -> str:
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory, registry_address: str) -> Iterator[str]:
-    with broker(tmp_path_factory.mktemp("broker"), registry_address) as served:
-        yield served
+def address(broker_kind: str, registry_address: str) -> Iterator[str]:
+    """Address of a broker with its own defaults: Ottla, or Apache Kafka with --against kafka."""
+    settings = {"schema_registry_listener": registry_address} if broker_kind == "ottla" else {}
+    with BROKERS[broker_kind](test_settings=False, **settings) as broker:
+        yield broker.bootstrap
 
 
 @pytest.fixture(scope="session")
@@ -137,15 +141,17 @@ def topics(address: str) -> Topics:
 
 
 @pytest.fixture(scope="session")
-def registry(address: str, registry_address: str) -> str:
+def registry(address: str, broker_kind: str, registry_address: str) -> str:
     """URL of the broker's schema registry."""
-    if KAFKA_LIBS:
+    if broker_kind == "kafka":
         pytest.skip("Apache Kafka has no schema registry")
     return f"http://{registry_address}"
 
 
 def pipeline_document(spec: Mapping[str, Any], name: str = "p", *, is_endless: bool = False) -> dict[str, Any]:
-    """The resource of a pipeline. Unless it is endless, it reads the existing records and ends."""
+    """A Pipeline resource. Unless it is endless, it reads the existing records and ends. Fields of
+    `spec` override those that every pipeline of the tests has.
+    """
     trigger = {} if is_endless else {"trigger": {"availableNow": True}}
     more = {"clusterRef": {"name": "c"}, **trigger, "spark": {"conf": {"spark.sql.shuffle.partitions": "2"}}}
     return {
@@ -154,6 +160,11 @@ def pipeline_document(spec: Mapping[str, Any], name: str = "p", *, is_endless: b
         "metadata": {"name": name},
         "spec": {**more, **spec},
     }
+
+
+def parse_spec(spec: Mapping[str, Any], folder: Path) -> PipelineDefinition:
+    """The pipeline of this spec, whose files are in the folder."""
+    return parse_pipeline(pipeline_document(spec, is_endless=True), folder)
 
 
 @dataclass(slots=True)
@@ -175,9 +186,10 @@ class Runner:
     def __call__(
         self, spec_: Mapping[str, Any], *, name: str = "p", stop_when: Callable[[list[Line]], bool] | None = None
     ) -> list[Line]:
-        """The lines of the report.
+        """Runs a pipeline and returns the lines of its report.
 
-        Without `stop_when` the pipeline ends by itself. With it, it is stopped when that is so.
+        Without `stop_when` the pipeline ends by itself. With it, the pipeline is stopped when
+        `stop_when` is True for the lines that there are so far.
         """
         document = pipeline_document(spec_, name, is_endless=stop_when is not None)
         report = self.folder / "progress.jsonl"
@@ -200,28 +212,51 @@ class Runner:
         finally:
             ended.set()
             follower.join()
-            self.lines = parse_lines(report.read_text().splitlines(keepends=True))
+            self.lines = read_report(report)
         return self.lines
+
+
+def read_report(report: Path) -> list[Line]:
+    """The lines of a progress report that are written as a whole."""
+    return parse_lines(report.read_text().splitlines(keepends=True))
 
 
 def _follow(
     report: Path, stop_when: Callable[[list[Line]], bool] | None, asked: threading.Event, ended: threading.Event
 ) -> None:
     while stop_when is not None and not ended.wait(0.05):
-        if report.exists() and stop_when(parse_lines(report.read_text().splitlines(keepends=True))):
+        if report.exists() and stop_when(read_report(report)):
             asked.set()
             return
 
 
 @pytest.fixture(scope="session")
 def database() -> Iterator[PostgreSQL]:
-    with postgresql() as running:
+    with run_postgresql() as running:
         yield running
 
 
 @pytest.fixture
 def pipeline(topics: Topics, tmp_path: Path, shared_jvm: dict[str, str]) -> Runner:
     return Runner(topics, tmp_path, shared_jvm)
+
+
+@pytest.fixture
+def query_plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Spark's physical plans of the queries that have ended since, in their order. A query of this
+    test starts when the one before has ended.
+    """
+    plans: list[str] = []
+    start_query = query_runner.QueryRunner._start_query
+
+    def run_query(*arguments: Any) -> Any:
+        query = start_query(*arguments)
+        query.awaitTermination()
+        plans.append(query._jsq.explainInternal(False))
+        return query
+
+    monkeypatch.setattr(query_runner.QueryRunner, "_start_query", run_query)
+    return plans
 
 
 @pytest.fixture
@@ -239,8 +274,8 @@ def jdbc(database: PostgreSQL, table: str) -> dict[str, Any]:
     return {"jdbc": {"url": database.url, "table": table, "secretRef": {"name": "db"}}}
 
 
-def written(lines: list[Line]) -> int:
-    """Number of rows written, from the lines of the progress log."""
+def count_written(lines: list[Line]) -> int:
+    """Number of rows that sinks have written, by the lines of a report."""
     return sum(line.get("written", 0) for line in lines)
 
 

@@ -22,7 +22,7 @@ Step = tuple[str, str]
 
 - `committing`: it has written the metadata of an Iceberg table, which its catalog, in a SQLite
   database, does not name yet;
-- `committed`: it has committed, and its job waits that looks for files to delete.
+- `committed`: it has committed, and its job that looks for files to delete waits for a task slot.
 """
 _POLL_S: Final = 0.002
 _WITHIN_S: Final = 120.0
@@ -30,23 +30,25 @@ _SLEEP_MS: Final = 600_000
 
 
 class Death:
-    """`queries`: so many have to reach a step. `folder`: of the catalogs' databases and of the
-    tables.
+    """`queries`: the number of queries that have to reach a step. `folder`: of the catalogs'
+    databases and of the tables.
     """
 
     def __init__(self, queries: int, folder: Path) -> None:
-        self._all_there = threading.Barrier(queries, action=self._prepare)
+        self._barrier = threading.Barrier(queries, action=self._prepare)
         self._folder = folder
         self._lock = threading.Lock()
         self._amid: list[str] = []
         self._connections: list[sqlite3.Connection] = []
 
     def await_others(self, when: str) -> None:
-        """Returns if the query has to go on, to be amid a call."""
+        """Waits until every query has reached its step. Returns if the query is to be killed amid a
+        call, which has still to begin; otherwise it waits here for the kill.
+        """
         is_amid = when in ("committing", "committed")
         with self._lock:
             self._amid += [when] * is_amid
-        self._all_there.wait()
+        self._barrier.wait()
         if not is_amid:
             threading.Event().wait()
 
@@ -74,7 +76,7 @@ class Death:
 
 
 def _occupy_task_slots() -> Any:
-    """A job sleeps in each of them. Returns Spark's status tracker."""
+    """Starts a job that sleeps in each of them. Returns Spark's status tracker."""
     spark = SparkSession.builder.getOrCreate()
     context: Any = spark.sparkContext
     slots, tracker = context.defaultParallelism, context._jsc.statusTracker()
@@ -86,7 +88,9 @@ def _occupy_task_slots() -> Any:
 
 
 def _die_when(is_reached: Callable[[], bool]) -> None:
-    """Returns at once. If it takes too long, the exit code is not that of a killed process."""
+    """Returns at once, and kills the process when `is_reached` is True. If that takes too long, the
+    process exits with a code that is not that of a killed one.
+    """
 
     def wait() -> None:
         deadline = time.monotonic() + _WITHIN_S

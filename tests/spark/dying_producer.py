@@ -20,11 +20,17 @@ _WRITTEN_BEFORE_DEATH: Final = 5
 
 
 class DyingProducer:
-    """Calls a real producer. `deaths`: dies so often; `folder` has a file for each death."""
+    """Calls a real producer. `deaths`: the number of processes that are killed. `folder` has a file
+    for each of them.
+    """
 
     def __init__(self, properties: dict[str, Any], step: str, folder: Path, deaths: int) -> None:
         self._producer = Producer(properties)
-        self._die = partial(_die_once, folder, deaths) if properties["transactional.id"].endswith(".0") else _live
+        self._die = (
+            partial(_die_unless_enough_have, folder, deaths)
+            if properties["transactional.id"].endswith(".0")
+            else _go_on
+        )
         self._step = step
         self._produced = 0
 
@@ -60,17 +66,18 @@ class DyingProducer:
             self._die()
 
 
-def _die_once(folder: Path, deaths: int) -> None:
+def _die_unless_enough_have(folder: Path, deaths: int) -> None:
     died = len(list(folder.iterdir()))
     if died < deaths:
         (folder / str(died)).touch()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _live() -> None:
-    """The other writers live."""
+def _go_on() -> None:
+    """Other writers than the first are not killed."""
 
 
-def opener(step: str, folder: Path, deaths: int) -> Callable[[dict[str, Any]], DyingProducer]:
+def dying_producer_opener(step: str, folder: Path, deaths: int) -> Callable[[dict[str, Any]], DyingProducer]:
+    """A function that takes a producer's properties, in place of `open_producer`."""
     folder.mkdir()
     return partial(DyingProducer, step=step, folder=folder, deaths=deaths)

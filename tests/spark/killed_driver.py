@@ -69,7 +69,7 @@ def run_and_kill(
     """Kills the driver at one step after the other of a batch of each sink, and then lets it run
     again.
 
-    sinks: by name. deaths: for each one the steps, of which every sink reaches one, or AMID_ROWS.
+    sinks: by name. deaths: for each kill the steps, of which every sink reaches one, or AMID_ROWS.
     check: takes the number of records of the topic, all of which are to be in the tables once.
     fields: further fields of the spec. check_unfinished: called after each death.
     """

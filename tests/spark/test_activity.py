@@ -34,9 +34,9 @@ def sessions_of(views: list[load.View]) -> Counter[tuple[str, datetime, datetime
     return found
 
 
-def test_sessions_and_most_viewed_pages(pipeline: Runner, topics: Topics) -> None:
-    topics.make("page-views", "sessions", partitions=3)
-    topics.make("top-pages")
+def test_sessions_and_most_viewed_pages_are_those_that_plain_python_counts(pipeline: Runner, topics: Topics) -> None:
+    topics.create("page-views", "sessions", partitions=3)
+    topics.create("top-pages")
     spec = yaml.safe_load((EXAMPLE / "pipeline.yaml").read_text())["spec"]
     spec |= {"trigger": {"availableNow": True}, "spark": {"conf": {"spark.sql.shuffle.partitions": "2"}}}
     views = load.page_views(1_000)

@@ -56,7 +56,7 @@ def test_records_of_mixed_schemas_are_read_by_their_own_and_written_for_other_cl
     pipeline: Runner, topics: Topics, registry: str, client: SchemaRegistryClient
 ) -> None:
     pipeline.registry = registry
-    topics.make("avro-in", "avro-out", "avro-same", "avro-dead", partitions=2)
+    topics.create("avro-in", "avro-out", "avro-same", "avro-dead", partitions=2)
     write(topics, client, "avro-in", OLD, {"id": 1, "city": "A", "note": "x"})
     write(topics, client, "avro-in", NEW, {"id": 2, "city": "B", "at": AT, "lines": [{"n": 7}]})
     old_id = client.lookup_schema("avro-in-value", Schema(OLD, "AVRO")).schema_id
@@ -132,7 +132,7 @@ def test_spark_s_own_from_avro_reads_the_records_of_a_sink(
     pipeline: Runner, topics: Topics, registry: str, client: SchemaRegistryClient
 ) -> None:
     pipeline.registry = registry
-    topics.make("from-avro-in", "from-avro-out")
+    topics.create("from-avro-in", "from-avro-out")
     topics.write("from-avro-in", {"id": 1, "city": "A", "at": "2013-07-01T09:30:00.25Z"}, {"id": 2})
     sql = "SELECT id, city, at, array(named_struct('n', id)) AS lines, CAST(1.5 AS DECIMAL(4,2)) AS price FROM events"
     pipeline(
@@ -162,7 +162,7 @@ def test_columns_of_a_new_version_in_the_registry_are_added_to_an_iceberg_table(
     pipeline: Runner, topics: Topics, registry: str, client: SchemaRegistryClient
 ) -> None:
     pipeline.registry = registry
-    topics.make("evolved-in")
+    topics.create("evolved-in")
     table = {"table": "lake.db.evolved", "catalog": {"type": "hadoop", "warehouse": "lake"}}
     spec = {
         "sources": {"orders": {"topic": "evolved-in", "format": {"type": "avro", "schemaRef": {}}}},
@@ -196,7 +196,7 @@ FLIGHTS = 3_000
 def test_flights_in_avro_have_the_results_of_flights_in_json(
     topics: Topics, registry: str, client: SchemaRegistryClient, tmp_path: Path, shared_jvm: dict[str, str]
 ) -> None:
-    topics.make("json-flights", "avro-flights", "both-airlines", "both-airports")
+    topics.create("json-flights", "avro-flights", "both-airlines", "both-airports")
     serialize = AvroSerializer(client, json.dumps(FLIGHT))
     context = SerializationContext("avro-flights", MessageField.VALUE)
     flights = 0
@@ -215,7 +215,7 @@ def test_flights_in_avro_have_the_results_of_flights_in_json(
     spec = yaml.safe_load((EXAMPLE / "pipeline.yaml").read_text())["spec"]
     results = []
     for variant, change in (("json", {}), ("avro", {"format": {"type": "avro", "schemaRef": {}}})):
-        topics.make(f"{variant}-delays", f"{variant}-flights-dead")
+        topics.create(f"{variant}-delays", f"{variant}-flights-dead")
         sources = {name: {**it, "topic": f"both-{name}"} for name, it in spec["sources"].items()}
         sources["flights"] = {**spec["sources"]["flights"], "topic": f"{variant}-flights", **change}
         sinks = [{**spec["sinks"][0], "topic": f"{variant}-delays"}]

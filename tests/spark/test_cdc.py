@@ -112,7 +112,7 @@ def run_pipeline_until_killed(pipeline: Runner, spec: dict[str, Any]) -> None:
 def test_iceberg_table_equals_the_table_of_the_database(
     pipeline: Runner, topics: Topics, server: Database, classpath: str
 ) -> None:
-    topics.make(TOPIC, partitions=3)
+    topics.create(TOPIC, partitions=3)
     spec = yaml.safe_load((EXAMPLE / "pipeline.yaml").read_text())["spec"]
     spec["sources"]["changes"]["maxOffsetsPerTrigger"] = 400
     spec["spark"]["conf"] = {"spark.sql.shuffle.partitions": "2"}

@@ -7,15 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla_spark.errors import PipelineError
-from ottla_spark.streaming import query_runner
-from tests.spark.conftest import Runner, Topics, events, ids, written
+from tests.spark.conftest import Runner, Topics, count_written, events, ids
 
 
 def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Topics) -> None:
-    topics.make("dl-in", "dl-out", "dl-dead")
+    topics.create("dl-in", "dl-out", "dl-dead")
     spec = {
         "sources": {"events": events("dl-in")},
         "transforms": [
@@ -81,21 +79,10 @@ def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Top
 @pytest.mark.parametrize("has_key", [False, True])
 @pytest.mark.parametrize("dead_letter", [{}, {"deadLetter": {"topic": "once-dead"}}])
 def test_values_and_keys_are_parsed_once(
-    pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch, dead_letter: dict[str, Any], has_key: bool
+    pipeline: Runner, topics: Topics, query_plans: list[str], dead_letter: dict[str, Any], has_key: bool
 ) -> None:
     case = f"{len(dead_letter)}-{has_key}"
-    topics.make(source := f"once-in-{case}", sink := f"once-out-{case}")
-    plans: list[str] = []
-
-    start_query = query_runner.QueryRunner._start_query
-
-    def run_query(*arguments: Any) -> StreamingQuery:
-        query = start_query(*arguments)
-        query.awaitTermination()
-        plans.append(query._jsq.explainInternal(False))
-        return query
-
-    monkeypatch.setattr(query_runner.QueryRunner, "_start_query", run_query)
+    topics.create(source := f"once-in-{case}", sink := f"once-out-{case}")
     keys = {"key": "k", "keyFormat": {"type": "json", "schema": "n INT NOT NULL"}} if has_key else {}
     spec = {
         "sources": {"events": events(source, **keys)},
@@ -109,10 +96,10 @@ def test_values_and_keys_are_parsed_once(
         topics.write(source, {"id": 3}, key="{}")
     pipeline(spec)
     assert ids(topics, sink) == [1]
-    parsing = [line for line in plans[0].splitlines() if "from_json(" in line]
-    assert len(parsing) == 1 + has_key, plans[0]
+    parsing = [line for line in query_plans[0].splitlines() if "from_json(" in line]
+    assert len(parsing) == 1 + has_key, query_plans[0]
     assert all("Project" in line for line in parsing), "a projection evaluates an expression once"
-    assert "Generate" not in plans[0], "it is slower"
+    assert "Generate" not in query_plans[0], "it is slower"
     if dead_letter:
         letters = topics.read("once-dead")
         reasons = [it.headers["ottla.reason"] for it in letters if it.headers["ottla.topic"] == source]
@@ -122,7 +109,7 @@ def test_values_and_keys_are_parsed_once(
 
 
 def test_pipeline_fails_above_the_maximum_rate_of_dead_letters(pipeline: Runner, topics: Topics) -> None:
-    topics.make("rate-in", "rate-out", "rate-dead")
+    topics.create("rate-in", "rate-out", "rate-dead")
     topics.write("rate-in", {"id": 1}, b"?", b"?")
     spec = {
         "sources": {"events": events("rate-in")},
@@ -137,7 +124,7 @@ def test_pipeline_fails_above_the_maximum_rate_of_dead_letters(pipeline: Runner,
 
 
 def test_record_that_does_not_decode_is_named_without_a_dead_letter_topic(pipeline: Runner, topics: Topics) -> None:
-    topics.make("strict-in", "strict-out")
+    topics.create("strict-in", "strict-out")
     topics.write("strict-in", {"id": 1}, {"id": None})
     spec = {"sources": {"events": events("strict-in")}, "sinks": [{"from": "events", "topic": "strict-out"}]}
     with pytest.raises(
@@ -148,7 +135,7 @@ def test_record_that_does_not_decode_is_named_without_a_dead_letter_topic(pipeli
 
 
 def test_aggregates_that_do_not_satisfy_an_expectation_are_dead_letters(pipeline: Runner, topics: Topics) -> None:
-    topics.make("sum-in", "sum-out", "sum-dead")
+    topics.create("sum-in", "sum-out", "sum-dead")
     topics.write("sum-in", *({"id": number, "city": city} for number, city in enumerate(["A", "A", "B"])))
     spec = {
         "sources": {"events": events("sum-in")},
@@ -167,4 +154,4 @@ def test_aggregates_that_do_not_satisfy_an_expectation_are_dead_letters(pipeline
     (letter,) = topics.read("sum-dead")
     assert letter.json == {"city": "B", "n": 1}
     assert letter.headers["ottla.offset"] is None
-    assert (written(lines), sum(line.get("deadLetters", 0) for line in lines)) == (1, 1)
+    assert (count_written(lines), sum(line.get("deadLetters", 0) for line in lines)) == (1, 1)

@@ -20,7 +20,6 @@ from confluent_kafka.admin import (
 
 from tests.brokers import BrokerProcess, run_ottla_broker
 from tests.ports import free_port
-from tests.spark.broker import KAFKA_LIBS
 from tests.spark.conftest import Topics
 
 MODULES = "org.apache.kafka.common.security"
@@ -33,9 +32,9 @@ def login() -> str:
 
 
 @pytest.fixture
-def secured(login: str) -> Iterator[BrokerProcess]:
+def secured(broker_kind: str, login: str) -> Iterator[BrokerProcess]:
     """A broker whose clients without a login are super users. Alice has a password."""
-    if KAFKA_LIBS:
+    if broker_kind == "kafka":
         pytest.skip("tests/clients/test_delegation_tokens.py runs against Apache Kafka")
     with run_ottla_broker(start=False) as broker:
         broker.settings |= {
@@ -60,7 +59,7 @@ def test_executor_with_a_token_reads_what_its_owner_may_until_the_token_expires(
     secured: BrokerProcess, login: str, tmp_path: Path
 ) -> None:
     topics = Topics(secured.bootstrap)
-    topics.make("numbers", partitions=2)
+    topics.create("numbers", partitions=2)
     topics.write("numbers", *range(RECORDS))
     allow_alice_to_read(topics.admin, "numbers")
     program = [sys.executable, "-m", "tests.spark.token_driver", login, "numbers", "alice", "alice-secret"]

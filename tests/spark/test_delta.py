@@ -19,7 +19,7 @@ def rows_of(table: DeltaTable, *columns: str) -> Counter[tuple[Any, ...]]:
 
 
 def test_rows_are_appended_replaced_and_gain_columns(pipeline: Runner, topics: Topics) -> None:
-    topics.make("delta-in", partitions=2)
+    topics.create("delta-in", partitions=2)
     spec: dict[str, Any] = {
         "sources": {"events": events("delta-in")},
         "transforms": [
@@ -52,7 +52,7 @@ def test_rows_are_appended_replaced_and_gain_columns(pipeline: Runner, topics: T
 
 
 def test_small_files_are_joined_and_unused_ones_deleted(pipeline: Runner, topics: Topics) -> None:
-    topics.make("delta-small-in")
+    topics.create("delta-small-in")
     maintenance = {"interval": "1ms", "retain": "1ms"}
     spec = {
         "sources": {"events": events("delta-small-in", maxOffsetsPerTrigger=1)},
@@ -67,7 +67,7 @@ def test_small_files_are_joined_and_unused_ones_deleted(pipeline: Runner, topics
 
 
 def test_errors_name_the_table(pipeline: Runner, topics: Topics) -> None:
-    topics.make("delta-wrong-in")
+    topics.create("delta-wrong-in")
     topics.write("delta-wrong-in", {"id": 1, "city": "A"})
     spec = {
         "sources": {"events": events("delta-wrong-in")},

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from ottla_operator.resources.common import API_VERSION
-from ottla_spark.definition import parse_pipeline
 from ottla_spark.errors import PipelineError
 from ottla_spark.streaming.cases import plan_pipeline
-from tests.spark.conftest import Runner, Topics, events
+from tests.spark.conftest import Runner, Topics, events, parse_spec
 
 
 def test_error_in_python_is_reported_without_its_traceback(pipeline: Runner, topics: Topics) -> None:
-    topics.make("err-in")
+    topics.create("err-in")
     topics.write("err-in", {"id": 1})
     (pipeline.folder / "steps.py").write_text(
         "from pyspark.sql import functions as F\n\n\ndef early(tables):\n    return tables['nobody']\n\n\n"
@@ -73,7 +71,7 @@ def test_error_is_one_sentence_that_names_the_field(
     pipeline: Runner, topics: Topics, change: dict[str, Any], sentence: str
 ) -> None:
     if "wrong-in" not in topics.admin.list_topics(timeout=30).topics:
-        topics.make("wrong-in", "wrong-out")
+        topics.create("wrong-in", "wrong-out")
     spec = {
         "sources": {"events": events("wrong-in")},
         "transforms": [{"name": "x", "sql": "SELECT * FROM events"}],
@@ -114,22 +112,20 @@ SUMS = {"transforms": [{"name": "x", "sql": "SELECT city, count(*) AS n FROM eve
 )
 def test_validate_finds_what_a_query_would_reject(tmp_path: Path, change: dict[str, Any], sentence: str | None) -> None:
     spec = {
-        "clusterRef": {"name": "c"},
         "sources": {"events": events("in")},
         "transforms": [{"name": "x", "sql": "SELECT * FROM events"}],
         "sinks": [{"from": "x", "topic": "out"}],
         **change,
     }
-    document = {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": spec}
     if sentence is None:
-        plan_pipeline(parse_pipeline(document, tmp_path))
+        plan_pipeline(parse_spec(spec, tmp_path))
         return
     with pytest.raises(PipelineError, match=sentence):
-        plan_pipeline(parse_pipeline(document, tmp_path))
+        plan_pipeline(parse_spec(spec, tmp_path))
 
 
 def test_folder_that_is_not_writable_is_named(pipeline: Runner, topics: Topics) -> None:
-    topics.make("place-in")
+    topics.create("place-in")
     (pipeline.folder / "taken").write_text("a file")
     spec = {"sources": {"events": events("place-in")}, "sinks": [{"from": "events", "parquet": {"path": "taken/rows"}}]}
     with pytest.raises(

@@ -11,7 +11,7 @@ from ottla_spark.errors import PipelineError
 from ottla_spark.streaming import query_runner, transactional_writer
 from ottla_spark.streaming.transactional_writer import TransactionalWriter
 from tests.spark.conftest import Runner, Topics, events, ids
-from tests.spark.dying_producer import STEPS, opener
+from tests.spark.dying_producer import STEPS, dying_producer_opener
 
 ATTEMPTS = 2  # of a task, by the tests' master local[2,2]
 ROWS = 40
@@ -23,7 +23,7 @@ def test_each_row_is_written_once_whatever_dies_at_whichever_step(
     """One batch dies at one step after the other, and runs again in the next run. Of its two
     writers, one commits in the first run.
     """
-    topics.make("once-in", "once-out", partitions=2)
+    topics.create("once-in", "once-out", partitions=2)
     topics.write("once-in", *({"id": number} for number in range(ROWS)))
     # Without the columns of the origin, rows are divided between the writers by their values.
     spec: dict[str, Any] = {
@@ -34,7 +34,7 @@ def test_each_row_is_written_once_whatever_dies_at_whichever_step(
     *steps_before_commit, committed = STEPS
     for step in steps_before_commit:
         deaths = pipeline.folder / step
-        monkeypatch.setattr(transactional_writer, "open_producer", opener(step, deaths, ATTEMPTS))
+        monkeypatch.setattr(transactional_writer, "open_producer", dying_producer_opener(step, deaths, ATTEMPTS))
         with pytest.raises(PipelineError):
             pipeline(spec)
         assert len(list(deaths.iterdir())) == ATTEMPTS
@@ -43,7 +43,7 @@ def test_each_row_is_written_once_whatever_dies_at_whichever_step(
         assert len(found) == len(set(found))
 
     deaths = pipeline.folder / committed
-    monkeypatch.setattr(transactional_writer, "open_producer", opener(committed, deaths, 1))
+    monkeypatch.setattr(transactional_writer, "open_producer", dying_producer_opener(committed, deaths, 1))
     pipeline(spec)
     assert len(list(deaths.iterdir())) == 1, "the task has died after its commit, and was retried"
     assert ids(topics, "once-out") == list(range(ROWS))
@@ -63,7 +63,7 @@ def test_each_row_is_written_once_whatever_dies_at_whichever_step(
 def test_batch_that_can_have_other_rows_when_it_runs_again_has_one_writer(
     pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics.make("alone-in", "alone-table", "alone-out", partitions=3)
+    topics.create("alone-in", "alone-table", "alone-out", partitions=3)
     spec: dict[str, Any] = {
         "sources": {"events": events("alone-in"), "cities": events("alone-table", mode="table")},
         "transforms": [

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,13 @@ import pytest
 import yaml
 
 from examples.flights import load, plot
-from ottla_spark.progress import parse_lines
-from tests.spark.conftest import Line, Topics
+from tests.spark.conftest import Line, Topics, read_report
+from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 GROUP = "ottla-pipeline-hourly-delays"
-_PATIENCE_S = 240
+_WITHIN_S = 240
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def record_counts(topics: Topics) -> dict[str, int]:
         settings = {
             name.replace(".", "_"): str(value) for name, value in topic_resource["spec"].get("config", {}).items()
         }
-        topics.make(topic_resource["metadata"]["name"], partitions=topic_resource["spec"]["partitions"], **settings)
+        topics.create(topic_resource["metadata"]["name"], partitions=topic_resource["spec"]["partitions"], **settings)
     counts = dict.fromkeys(load.RECORDS, 0)
     for record in load.records():
         counts[record.topic] += 1
@@ -99,19 +98,16 @@ def write_pipeline(folder: Path, *, batch: int, **changes: object) -> None:
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
 
 
-def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> Iterator[list[Line]]:
-    """Yields the progress log's lines of batches once there are this many."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
+def wait_for_batches(process: subprocess.Popen[bytes], report: Path, count: int) -> list[Line]:
+    """The lines of batches in the progress log once there are this many."""
+
+    def batches() -> list[Line]:
         assert process.poll() is None, report.read_text()
-        lines = parse_lines(report.read_text().splitlines(keepends=True)) if report.exists() else []
-        batches = [line for line in lines if "batch" in line]
-        if len(batches) >= count:
-            yield batches
-            return
-        time.sleep(0.05)
-    raise AssertionError(
-        f"no {count} batches in {_PATIENCE_S} s: {report.read_text() if report.exists() else 'no report'}"
+        found = [line for line in read_report(report) if "batch" in line] if report.exists() else []
+        return found if len(found) >= count else []
+
+    return eventually(
+        batches, within_s=_WITHIN_S, message=lambda: f"{count} batches: {report.exists() and report.read_text()}"
     )
 
 
@@ -127,19 +123,19 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     begun = time.monotonic()
     killed = subprocess.Popen(command)
     try:
-        (batches,) = lines_until(killed, report, 1)
+        wait_for_batches(killed, report, 1)
         print(f"first rows after {time.monotonic() - begun:.1f} s")
-        (batches,) = lines_until(killed, report, 4)
+        batches = wait_for_batches(killed, report, 4)
     finally:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
     assert 0 < batches[-1]["lag"]["records"] < record_counts["flights"]
 
     write_pipeline(tmp_path, batch=150_000, trigger={"availableNow": True})
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    last = parse_lines(report.read_text().splitlines(keepends=True))[-1]
+    last = read_report(report)[-1]
     assert last["state"] == "finished"
 
     written = Counter(
@@ -154,7 +150,7 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     drawn = plot.draw(msgspec.convert(list(rows.values()), list[plot.Delays]))
     assert drawn == (IMAGES / "flights.svg").read_text(), "the documentation's plot is of these rows"
     assert topics.read("flights-dead-letters") == []
-    assert sum(topics.committed(GROUP, "flights", 3).values()) == record_counts["flights"]
+    assert sum(topics.committed_offsets(GROUP, "flights", 3).values()) == record_counts["flights"]
 
 
 def newest(topics: Topics, topic: str) -> dict[str | None, dict[str, Any]]:
@@ -200,16 +196,16 @@ def test_process_stops_on_sigterm(
 ) -> None:
     sink = {"from": "delays", "topic": "stopped-delays", "key": ["hour", "airport", "carrier"], "outputMode": "update"}
     write_pipeline(tmp_path, batch=5_000, sinks=[sink], consumerGroup="stopped")
-    topics.make("stopped-delays", partitions=1)
+    topics.create("stopped-delays", partitions=1)
     report = tmp_path / "report.html"
     process = subprocess.Popen([*command, "--report", str(report)])
     try:
-        list(lines_until(process, tmp_path / "progress.jsonl", 1))
+        wait_for_batches(process, tmp_path / "progress.jsonl", 1)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     finally:
         process.kill()
-    lines = parse_lines((tmp_path / "progress.jsonl").read_text().splitlines(keepends=True))
+    lines = read_report(tmp_path / "progress.jsonl")
     assert [line["state"] for line in lines if line["state"] != "running"] == ["starting", "stopping", "stopped"]
     done = sum(line.get("written", 0) for line in lines)
     assert len(topics.read("stopped-delays")) == done, "what is written is what the checkpoint knows of"
@@ -219,7 +215,7 @@ def test_process_stops_on_sigterm(
     )
     assert {"Rows read per second", "Lag in records"} <= set(re.findall("<h2>(.*?)</h2>", plotted))
     ends = json.loads((tmp_path / "checkpoint" / "letters.json").read_text())["flights"]
-    assert sum(topics.committed("stopped", "flights", 3).values()) == sum(ends.values())
+    assert sum(topics.committed_offsets("stopped", "flights", 3).values()) == sum(ends.values())
 
 
 def test_cases_of_the_example_pass_and_a_failed_case_shows_the_difference(tmp_path: Path) -> None:
@@ -245,7 +241,7 @@ def test_cases_of_the_example_pass_and_a_failed_case_shows_the_difference(tmp_pa
         ],
         capture_output=True,
         text=True,
-        timeout=_PATIENCE_S,
+        timeout=_WITHIN_S,
         check=False,
     )
     assert done.returncode == 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from ottla_operator.resources.common import API_VERSION
+from tests.spark.conftest import pipeline_document
 from tests.unit.spark.proto_files import schema_of
 
 PROTO = """
@@ -47,7 +47,6 @@ JSON = json.dumps(
 KEY = json.dumps({"type": "record", "name": "K", "fields": [{"name": "customer", "type": "long"}]})
 
 SPEC: dict[str, Any] = {
-    "clusterRef": {"name": "demo"},
     "sources": {
         "protos": {"topic": "p", "format": {"type": "protobuf", "schema": schema_of(PROTO).text}},
         "avros": {
@@ -120,9 +119,8 @@ def test_given_json_is_encoded_and_decoded_by_the_schemas(
     tmp_path: Path, registry: str, command: str, sentence: str
 ) -> None:
     SchemaRegistryClient({"url": registry}).register_schema("cases-json", Schema(JSON, "JSON"))
-    document = {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": SPEC}
     file = tmp_path / "pipeline.yaml"
-    file.write_text(json.dumps(document))
+    file.write_text(json.dumps(pipeline_document(SPEC, is_endless=True)))
     for name, lines in GIVEN.items():
         write_lines(tmp_path / "pipeline.test/all/given" / f"{name}.jsonl", lines)
     for name, lines in EXPECTED.items():

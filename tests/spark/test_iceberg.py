@@ -44,7 +44,7 @@ def rows_of(table: Table, *columns: str) -> Counter[tuple[Any, ...]]:
 
 
 def test_rows_are_appended_by_day_and_columns_are_added(pipeline: Runner, topics: Topics) -> None:
-    topics.make("lake-in", partitions=2)
+    topics.create("lake-in", partitions=2)
     sink = {"from": "rows", **iceberg("db.rows", partitionBy=["days(at)", "city"])}
     spec = {
         "sources": {"events": events("lake-in")},
@@ -66,7 +66,7 @@ def test_rows_are_appended_by_day_and_columns_are_added(pipeline: Runner, topics
 
 
 def test_results_replace_earlier_ones_in_a_catalog_of_a_database(pipeline: Runner, topics: Topics) -> None:
-    topics.make("merge-in", partitions=2)
+    topics.create("merge-in", partitions=2)
     spec = {
         "sources": {"events": events("merge-in")},
         "transforms": [
@@ -92,7 +92,7 @@ def test_results_replace_earlier_ones_in_a_catalog_of_a_database(pipeline: Runne
 
 def test_table_of_a_topic_is_compacted_and_its_rows_are_those_of_every_reader(pipeline: Runner, topics: Topics) -> None:
     """The Pipeline of a Topic with a lake. Readers are PyIceberg, DuckDB and Spark."""
-    topics.make("lake-topic", retention_ms="-1")
+    topics.create("lake-topic", retention_ms="-1")
     batches, days = 7, ("1970-01-02", "1970-01-03")
     for number in range(len(days) * batches):
         at = datetime.fromisoformat(f"{days[number % 2]}T12:00:00+00:00") + timedelta(minutes=number)
@@ -131,7 +131,7 @@ def test_table_of_a_topic_is_compacted_and_its_rows_are_those_of_every_reader(pi
 
 
 def test_errors_name_the_table(pipeline: Runner, topics: Topics) -> None:
-    topics.make("lake-wrong-in")
+    topics.create("lake-wrong-in")
     topics.write("lake-wrong-in", {"id": 1, "city": "A"})
     spec = {
         "sources": {"events": events("lake-wrong-in")},

@@ -15,7 +15,7 @@ LOOKUP = REFLECTION_COMMAND_NAME + REFL_GET_UNKNOWN_SUB_COMMAND_NAME
 
 
 def test_each_name_is_looked_up_once(pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics.make("names-in", "names-out")
+    topics.create("names-in", "names-out")
     spec = {"sources": {"events": events("names-in")}, "sinks": [{"from": "events", "topic": "names-out"}]}
     lookups: list[str] = []
     send = GatewayClient.send_command

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("login")
 def test_rows_are_appended_to_a_table_that_is_created(
     pipeline: Runner, topics: Topics, database: PostgreSQL, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    topics.make("jdbc-in", partitions=2)
+    topics.create("jdbc-in", partitions=2)
     spec = {
         "sources": {"events": events("jdbc-in")},
         "transforms": [
@@ -64,7 +64,7 @@ def test_results_replace_earlier_ones_by_their_key(pipeline: Runner, topics: Top
     database.run(
         "CREATE TABLE reports.sums (city text, n bigint, note jsonb, by_hand text DEFAULT 'kept', PRIMARY KEY (city))"
     )
-    topics.make("sums-in", partitions=2)
+    topics.create("sums-in", partitions=2)
     spec = {
         "sources": {"events": events("sums-in")},
         "transforms": [
@@ -96,7 +96,7 @@ def test_results_replace_earlier_ones_by_their_key(pipeline: Runner, topics: Top
 
 
 def test_errors_name_what_is_wrong(pipeline: Runner, topics: Topics, database: PostgreSQL) -> None:
-    topics.make("jdbc-wrong-in")
+    topics.create("jdbc-wrong-in")
     topics.write("jdbc-wrong-in", {"id": 1, "city": "A"})
     database.run("CREATE TABLE narrow (id integer)")
     database.run("CREATE TABLE keyless (id integer, at timestamptz, city text)")

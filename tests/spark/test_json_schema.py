@@ -56,7 +56,7 @@ def test_records_of_mixed_schemas_are_validated_and_written_for_other_clients(
     pipeline: Runner, topics: Topics, registry: str, client: SchemaRegistryClient
 ) -> None:
     pipeline.registry = registry
-    topics.make("js-in", "js-out", "js-same", "js-dead", partitions=2)
+    topics.create("js-in", "js-out", "js-same", "js-dead", partitions=2)
     client.set_compatibility("js-in-value", "NONE")
     client.register_schema("line", Schema(json.dumps(LINE), "JSON"))
     new = Schema(json.dumps(NEW), "JSON", [SchemaReference("line.json", "line", 1)])
@@ -141,7 +141,7 @@ def test_keys_are_decoded_and_encoded_by_their_schemas(
     }
     sources, transforms, sinks = {}, [], []
     for name, (serialize, key) in serializers.items():
-        topics.make(f"key-{name}", f"key-{name}-out")
+        topics.create(f"key-{name}", f"key-{name}-out")
         topics.write(f"key-{name}", {"id": 1}, key=serialize(key, of_key(f"key-{name}")))
         topics.write(f"key-{name}", {"id": 2})
         topics.write(f"key-{name}", {"id": 3}, key="no schema")
@@ -157,7 +157,7 @@ def test_keys_are_decoded_and_encoded_by_their_schemas(
         key_format = {"type": type_, "register": name != "long"}
         sinks.append({"from": f"rows_{name}", "topic": f"key-{name}-out", "key": ["customer"], "keyFormat": key_format})
     client.register_schema("key-long-out-key", Schema('["null", "long"]', "AVRO"))
-    topics.make("key-dead", "key-plain", "key-plain-out")
+    topics.create("key-dead", "key-plain", "key-plain-out")
     topics.write("key-plain", {"id": 1}, key='{"customer": 5}')
     topics.write("key-plain", {"id": 2})
     topics.write("key-plain", {"id": 3}, key='{"customer": "x"}')

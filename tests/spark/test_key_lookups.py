@@ -10,14 +10,12 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import functions as F
 
-from ottla_operator.resources.common import API_VERSION
-from ottla_spark.definition import parse_pipeline
 from ottla_spark.streaming import reference_table, table_version
 from ottla_spark.streaming.cases import local_session
 from ottla_spark.streaming.key_lookups import looked_up_hashes
 from ottla_spark.streaming.table_files import _PAGES
 from ottla_spark.streaming.table_relation import KEY_HASH, FolderScan, read_folders_of_batch
-from tests.spark.conftest import Runner, Topics, events
+from tests.spark.conftest import Runner, Topics, events, parse_spec
 
 ITEMS: Final = 2_500
 KEYS: Final = ("k1", "k2", "k3", "k2499", "k3000", "absent", None)
@@ -123,8 +121,8 @@ def test_rows_are_the_same_whether_keys_are_looked_up_or_not(
 ) -> None:
     steps = LOOKED_UP | WHOLE
     (pipeline.folder / "steps.py").write_text(PYTHON)
-    topics.make("lk-in", "lk-others", *(f"lk-{name.replace('_', '-')}" for name in steps), partitions=2)
-    topics.make("lk-items", partitions=2, cleanup_policy="compact")
+    topics.create("lk-in", "lk-others", *(f"lk-{name.replace('_', '-')}" for name in steps), partitions=2)
+    topics.create("lk-items", partitions=2, cleanup_policy="compact")
     items = {f"k{number}": f"item {number}" for number in range(ITEMS)}
     for key, name in items.items():
         topics.producer.produce("lk-items", json.dumps({"name": name}), key)
@@ -148,8 +146,8 @@ def test_rows_are_the_same_whether_keys_are_looked_up_or_not(
 def test_key_of_several_fields_is_looked_up_if_all_are_equated(
     pipeline: Runner, topics: Topics, lookups: dict[str, int | None]
 ) -> None:
-    topics.make("lf-in", "lf-all", "lf-some", "lf-same")
-    topics.make("lf-items", cleanup_policy="compact")
+    topics.create("lf-in", "lf-all", "lf-some", "lf-same")
+    topics.create("lf-items", cleanup_policy="compact")
     for number in range(1_000):
         key = json.dumps({"number": number % 500, "region": "ew"[number // 500]}).encode()
         topics.write("lf-items", {"name": f"item {number}"}, key=key)
@@ -199,8 +197,8 @@ def test_key_of_several_fields_is_looked_up_if_all_are_equated(
 def test_batch_of_many_rows_and_small_table_are_joined_as_a_whole(
     pipeline: Runner, topics: Topics, lookups: dict[str, int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics.make("lm-in", "lm-out")
-    topics.make("lm-items", cleanup_policy="compact")
+    topics.create("lm-in", "lm-out")
+    topics.create("lm-items", cleanup_policy="compact")
     for number in range(300):
         topics.producer.produce("lm-items", json.dumps({"name": f"item {number}"}), f"k{number}")
     spec = spec_of({"outer": LOOKED_UP["outer"]})
@@ -222,17 +220,8 @@ def test_batch_of_many_rows_and_small_table_are_joined_as_a_whole(
 
 
 def test_scan_skips_pages_without_the_hashes(tmp_path: Path) -> None:
-    document = {
-        "apiVersion": API_VERSION,
-        "kind": "Pipeline",
-        "metadata": {"name": "p"},
-        "spec": {
-            "clusterRef": {"name": "c"},
-            "sources": {"s": {"topic": "s", "format": {"type": "raw"}}},
-            "sinks": [{"from": "s", "console": {}}],
-        },
-    }
-    with local_session(parse_pipeline(document, tmp_path)) as spark:
+    spec = {"sources": {"s": {"topic": "s", "format": {"type": "raw"}}}, "sinks": [{"from": "s", "console": {}}]}
+    with local_session(parse_spec(spec, tmp_path)) as spark:
         rows = spark.range(100_000).withColumn("code", F.concat(F.lit("k"), "id"))
         rows = rows.withColumn(KEY_HASH, F.xxhash64("code")).repartition(2).sortWithinPartitions(KEY_HASH)
         rows.write.options(**_PAGES).parquet(str(tmp_path / "rows"))

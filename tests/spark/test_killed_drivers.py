@@ -16,7 +16,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from tests.iceberg_catalog import iceberg_catalog
+from tests.iceberg_catalog import run_iceberg_catalog
 from tests.postgresql import PostgreSQL
 from tests.spark.conftest import Runner, Topics, jdbc
 from tests.spark.death import Step
@@ -60,7 +60,7 @@ def deaths(when: str) -> list[list[Step]]:
 @pytest.fixture
 def rest_catalog(tmp_path: Path) -> Iterator[str]:
     """URL of a server whose tables are in the pipeline's folder."""
-    with iceberg_catalog(tmp_path) as url:
+    with run_iceberg_catalog(tmp_path) as url:
         yield url
 
 
@@ -70,7 +70,7 @@ def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
     pipeline: Runner, topics: Topics, database: PostgreSQL, rest_catalog: str, when: str
 ) -> None:
     topic, schema = f"killed-{when}", f"killed_{when}"
-    topics.make(topic, partitions=PARTITIONS)
+    topics.create(topic, partitions=PARTITIONS)
     database.run(f"CREATE SCHEMA {schema}")
     folder = pipeline.folder
 

@@ -22,8 +22,8 @@ TRACE = ["Traceback (most recent call last):", "2026-06-01 10:00:01,000 ERROR a.
 
 
 def test_metrics_and_log_lines_are_in_tables_and_alerts_in_a_topic(pipeline: Runner, topics: Topics) -> None:
-    topics.make("metrics", "logs", partitions=3)
-    topics.make("alerts")
+    topics.create("metrics", "logs", partitions=3)
+    topics.create("alerts")
     address = f"127.0.0.1:{free_port()}"
     with run_ottla_broker(http_listener=address) as broker, urllib.request.urlopen(f"http://{address}/metrics") as page:
         samples = list(load.samples(page.read().decode(), 1, datetime.now(UTC)))

@@ -43,7 +43,7 @@ class Process:
 @pytest.fixture
 def sink(topics: Topics, request: pytest.FixtureRequest) -> TransactionalSink:
     name = request.node.name.replace("_", "-")
-    topics.make(name)
+    topics.create(name)
     return TransactionalSink(name, f"{name}.sink", {"bootstrap.servers": topics.address})
 
 

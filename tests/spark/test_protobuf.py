@@ -77,7 +77,7 @@ def test_records_of_mixed_schemas_are_read_by_their_own_and_written_for_other_cl
     pipeline: Runner, topics: Topics, registry: str, client: SchemaRegistryClient
 ) -> None:
     pipeline.registry = registry
-    topics.make("proto-in", "proto-out", "proto-same", "proto-dead", partitions=2)
+    topics.create("proto-in", "proto-out", "proto-same", "proto-dead", partitions=2)
     old, new = class_of(schema_of(OLD, "Order")), class_of(schema_of(NEW, "Order", common=COMMON))
     other = class_of(schema_of(NEW, "Other", common=COMMON))
     client.set_compatibility("proto-in-value", "NONE")

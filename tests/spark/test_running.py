@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from ottla_spark.errors import PipelineError
-from tests.spark.conftest import Line, Runner, Topics, events, ids, written
+from tests.spark.conftest import Line, Runner, Topics, count_written, events, ids
 
 
 def test_pipeline_that_is_stopped_between_batches_writes_nothing_twice(pipeline: Runner, topics: Topics) -> None:
-    topics.make("stop-in", "stop-out", partitions=2)
+    topics.create("stop-in", "stop-out", partitions=2)
     topics.write("stop-in", *({"id": number} for number in range(400)))
     spec = {
         "sources": {"events": events("stop-in", maxOffsetsPerTrigger=20)},
         "sinks": [{"from": "events", "topic": "stop-out"}],
     }
-    lines = pipeline(spec, stop_when=lambda seen: written(seen) >= 60)
+    lines = pipeline(spec, stop_when=lambda seen: count_written(seen) >= 60)
     assert [line["state"] for line in lines if line["state"] != "running"] == ["starting", "stopping", "stopped"]
     before = len(topics.read("stop-out"))
     assert 60 <= before < 400
-    assert before == written(lines)
+    assert before == count_written(lines)
     pipeline(spec)
     messages = topics.read("stop-out")
     assert sorted(message.json["id"] for message in messages) == list(range(400))
@@ -34,7 +34,7 @@ def test_pipeline_that_is_stopped_between_batches_writes_nothing_twice(pipeline:
 
 
 def test_lag_is_reported_and_committed_to_a_consumer_group(pipeline: Runner, topics: Topics) -> None:
-    topics.make("lag-in", "lag-out", partitions=2)
+    topics.create("lag-in", "lag-out", partitions=2)
     topics.write("lag-in", *({"id": number} for number in range(100)))
     spec = {
         "sources": {"events": events("lag-in", maxOffsetsPerTrigger=40)},
@@ -47,11 +47,11 @@ def test_lag_is_reported_and_committed_to_a_consumer_group(pipeline: Runner, top
     assert first["seconds"] > 0
     assert sum(at["records"] for at in first["partitions"]["lag-in"].values()) == first["records"]
     assert (last["records"], last["seconds"]) == (0, 0.0)
-    assert sum(topics.committed("watched", "lag-in", 2).values()) == 100
+    assert sum(topics.committed_offsets("watched", "lag-in", 2).values()) == 100
 
 
 def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipeline: Runner, topics: Topics) -> None:
-    topics.make("slow-in", "slow-out", "quick-out")
+    topics.create("slow-in", "slow-out", "quick-out")
     (pipeline.folder / "steps.py").write_text(
         "import time\nfrom pathlib import Path\n\nfrom pyspark.sql import functions as F\n\n"
         "FOLDER = Path(__file__).parent\n\n\n"
@@ -74,19 +74,19 @@ def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipel
         ) -> bool:
             reported = {line["query"] for line in lines if "batch" in line}
             if reported == {"events"}:
-                seen.append((topics.committed("slowest", "slow-in", 1)[0], len(ids(topics, "slow-out"))))
+                seen.append((topics.committed_offsets("slowest", "slow-in", 1)[0], len(ids(topics, "slow-out"))))
                 go_on.touch()
             return "slow" in reported
 
         pipeline(spec, stop_when=have_both_reported)
         assert seen[0] == (before, number), "while one sink has committed and the other has not"
         assert all(committed <= written for committed, written in seen)
-        assert topics.committed("slowest", "slow-in", 1) == {0: number + 1}
+        assert topics.committed_offsets("slowest", "slow-in", 1) == {0: number + 1}
         assert ids(topics, "slow-out") == list(range(number + 1))
 
 
 def test_records_written_during_a_batch_are_lag(pipeline: Runner, topics: Topics) -> None:
-    topics.make("echo")
+    topics.create("echo")
     topics.write("echo", {"id": 1}, {"id": 2})
     spec = {"sources": {"events": events("echo")}, "sinks": [{"from": "events", "topic": "echo"}]}
     (batch,) = [line for line in pipeline(spec) if "batch" in line]
@@ -95,8 +95,8 @@ def test_records_written_during_a_batch_are_lag(pipeline: Runner, topics: Topics
 
 
 def test_table_has_the_latest_record_of_each_key_in_every_batch(pipeline: Runner, topics: Topics) -> None:
-    topics.make("tab-in", "tab-out", "tab-dead")
-    topics.make("tab-cities", cleanup_policy="compact")
+    topics.create("tab-in", "tab-out", "tab-dead")
+    topics.create("tab-cities", cleanup_policy="compact")
     spec = {
         "sources": {
             "events": events("tab-in"),
@@ -128,8 +128,8 @@ def test_table_has_the_latest_record_of_each_key_in_every_batch(pipeline: Runner
     assert (letter.key, letter.value, letter.headers["ottla.topic"]) == ("Q", b"?", "tab-cities")
 
 
-def test_table_changes_while_the_pipeline_runs(pipeline: Runner, topics: Topics) -> None:
-    topics.make("live-in", "live-out", "live-cities")
+def test_change_of_a_table_is_read_while_the_pipeline_runs(pipeline: Runner, topics: Topics) -> None:
+    topics.create("live-in", "live-out", "live-cities")
     topics.write("live-cities", {"name": "old"}, key="P")
     topics.write("live-in", {"id": 1, "city": "P"})
     spec = {
@@ -149,11 +149,11 @@ def test_table_changes_while_the_pipeline_runs(pipeline: Runner, topics: Topics)
 
     def change_then_stop(lines: list[Line]) -> bool:
         nonlocal changed
-        if written(lines) == 1 and not changed:
+        if count_written(lines) == 1 and not changed:
             changed = True
             topics.write("live-cities", {"name": "new"}, key="P")
             topics.write("live-in", {"id": 2, "city": "P"})
-        return written(lines) == 2
+        return count_written(lines) == 2
 
     pipeline(spec, stop_when=change_then_stop)
     assert sorted((message.json["id"], message.json["name"]) for message in topics.read("live-out")) == [
@@ -163,12 +163,12 @@ def test_table_changes_while_the_pipeline_runs(pipeline: Runner, topics: Topics)
 
 
 def test_re_created_topic_is_detected(pipeline: Runner, topics: Topics) -> None:
-    topics.make("anew-in", "anew-out")
+    topics.create("anew-in", "anew-out")
     topics.write("anew-in", {"id": 1})
     spec = {"sources": {"events": events("anew-in")}, "sinks": [{"from": "events", "topic": "anew-out"}]}
     pipeline(spec)
     topics.delete("anew-in")
-    topics.make("anew-in")
+    topics.create("anew-in")
     topics.write("anew-in", *({"id": number} for number in range(5)))
     with pytest.raises(PipelineError, match=r"the topic anew-in was re-created since the checkpoint was created"):
         pipeline(spec)
@@ -176,7 +176,7 @@ def test_re_created_topic_is_detected(pipeline: Runner, topics: Topics) -> None:
 
 
 def test_duplicates_are_dropped_in_later_batches_too(pipeline: Runner, topics: Topics) -> None:
-    topics.make("twice-in", "twice-out")
+    topics.create("twice-in", "twice-out")
     spec = {
         "sources": {"events": events("twice-in", watermark={"column": "at", "delay": "1 hour"})},
         "sinks": [{"from": "events", "topic": "twice-out"}],
@@ -189,7 +189,7 @@ def test_duplicates_are_dropped_in_later_batches_too(pipeline: Runner, topics: T
 
 
 def test_streams_are_joined_with_each_other_and_with_themselves(pipeline: Runner, topics: Topics) -> None:
-    topics.make("left-in", "right-in", "both-out", "self-out", "both-dead")
+    topics.create("left-in", "right-in", "both-out", "self-out", "both-dead")
     watermark = {"column": "at", "delay": "1 hour"}
     topics.write(
         "left-in", {"id": 1, "at": "2013-01-01T10:00:00Z", "city": "A"}, {"id": 2, "at": "2013-01-01T10:00:00Z"}, b"?"
@@ -225,8 +225,8 @@ def test_suspended_pipeline_does_nothing(pipeline: Runner, topics: Topics, tmp_p
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_first_run_starts_at_a_time(pipeline: Runner, topics: Topics) -> None:
-    topics.make("time-in", "time-out", "time-dead", partitions=2)
+def test_first_run_starts_at_the_time_of_its_starting_offsets(pipeline: Runner, topics: Topics) -> None:
+    topics.create("time-in", "time-out", "time-dead", partitions=2)
     for second in range(10):
         value = b"?" if second in (3, 7) else json.dumps({"id": second}).encode()
         topics.producer.produce("time-in", value, partition=0, timestamp=1_577_836_800_000 + second * 1000)

@@ -15,11 +15,10 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from ottla_operator.resources.common import API_VERSION
 from ottla_operator.resources.object_store import ACCESS_KEY_ID, SECRET_ACCESS_KEY
-from tests.iceberg_catalog import iceberg_catalog
-from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
-from tests.spark.conftest import Runner, Topics, events
+from tests.iceberg_catalog import run_iceberg_catalog
+from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, run_s3_server
+from tests.spark.conftest import Runner, Topics, events, pipeline_document
 from tests.spark.death import Step
 from tests.spark.dying_driver import run_driver
 from tests.spark.killed_driver import AMID_ROWS, ROWS, run_and_kill, upserted
@@ -30,14 +29,14 @@ PARQUET = "ottla_spark.streaming.sink:write_parquet"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+    with run_s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def catalog(store: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a server of Iceberg's REST API."""
-    with iceberg_catalog(tmp_path_factory.mktemp("catalog"), store) as url:
+    with run_iceberg_catalog(tmp_path_factory.mktemp("catalog"), store) as url:
         yield url
 
 
@@ -61,7 +60,7 @@ def test_parquet_on_s3_has_each_row_once_when_drivers_die(
     pipeline: Runner, topics: Topics, store: S3Server, secrets: Path
 ) -> None:
     """Files and checkpoint are in the store; at the end no file of an interrupted batch is left."""
-    topics.make("s3-killed-in", partitions=2)
+    topics.create("s3-killed-in", partitions=2)
 
     def check(records: int) -> None:
         expected = Counter((row["id"], row["city"]) for row in upserted(range(records)))
@@ -85,25 +84,22 @@ def test_state_and_tables_resume_from_a_checkpoint_on_s3(
     """The driver has the store's credentials in its environment."""
     monkeypatch.setenv(ACCESS_KEY_ID, ACCESS_KEY)
     monkeypatch.setenv(SECRET_ACCESS_KEY, SECRET_KEY)
-    topics.make("s3-state-in", "s3-state-table")
+    topics.create("s3-state-in", "s3-state-table")
     topics.write("s3-state-table", {"id": 1, "city": "A"}, key="1")
     sql = "SELECT cities.city, count(*) AS n FROM events JOIN cities ON events.city = cities.city GROUP BY cities.city"
     bucket = {"bucket": BUCKET, "prefix": "/state/checkpoint/", "endpoint": store.endpoint}
     spec = {
-        "clusterRef": {"name": "c"},
         "sources": {
             "events": events("s3-state-in"),
             "cities": events("s3-state-table", mode="table", key="k"),
         },
         "transforms": [{"name": "sums", "sql": sql}],
         "sinks": [{"from": "sums", "parquet": {"path": f"s3a://{BUCKET}/state/sums"}, "outputMode": "complete"}],
-        "trigger": {"availableNow": True},
         "checkpoint": {"s3": bucket},
         "spark": {"conf": {"spark.sql.shuffle.partitions": "1"}},
     }
     file, progress = pipeline.folder / "p.yaml", pipeline.folder / "p.jsonl"
-    document = {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": spec}
-    file.write_text(json.dumps(document))
+    file.write_text(json.dumps(pipeline_document(spec)))
     for n in (1, 2):
         topics.write("s3-state-in", {"id": n, "city": "A"})
         code = run_driver(
@@ -117,7 +113,7 @@ def test_state_and_tables_resume_from_a_checkpoint_on_s3(
 
 
 def test_iceberg_and_delta_tables_are_on_s3(pipeline: Runner, topics: Topics, store: S3Server, secrets: Path) -> None:
-    topics.make("s3-lake-in", partitions=2)
+    topics.create("s3-lake-in", partitions=2)
     topics.write("s3-lake-in", *upserted(range(ROWS)))
     database = pipeline.folder / "catalog.db"
     catalog = {"type": "jdbc", "uri": f"jdbc:sqlite:{database}", "warehouse": f"s3a://{BUCKET}/iceberg"}
@@ -155,7 +151,7 @@ def test_iceberg_tables_of_a_rest_catalog_are_on_s3(
     """Reads by PyIceberg, and by DuckDB from its rows."""
     (secrets / "catalog").mkdir()
     (secrets / "catalog" / "credential").write_text("tester:secret")
-    topics.make("s3-rest-in", partitions=2)
+    topics.create("s3-rest-in", partitions=2)
     pipeline.secrets = secrets
     target = {"type": "rest", "uri": catalog, "secretRef": {"name": "catalog"}}
     spec = {

@@ -20,7 +20,7 @@ def rows_of(sql: str) -> list[tuple[Any, ...]]:
 
 
 def test_parquet_has_each_row_once(pipeline: Runner, topics: Topics) -> None:
-    topics.make("file-in", partitions=2)
+    topics.create("file-in", partitions=2)
     topics.write("file-in", *({"id": number, "city": "AB"[number % 2]} for number in range(50)))
     spec = {
         "sources": {"events": events("file-in", maxOffsetsPerTrigger=20)},
@@ -34,7 +34,7 @@ def test_parquet_has_each_row_once(pipeline: Runner, topics: Topics) -> None:
 
 
 def test_complete_result_replaces_the_previous_one(pipeline: Runner, topics: Topics) -> None:
-    topics.make("whole-in")
+    topics.create("whole-in")
     spec = {
         "sources": {"events": events("whole-in")},
         "transforms": [{"name": "sums", "sql": "SELECT city, count(*) AS n FROM events GROUP BY city"}],
@@ -47,7 +47,7 @@ def test_complete_result_replaces_the_previous_one(pipeline: Runner, topics: Top
 
 
 def test_raw_records_are_unchanged_and_python_steps_are_called(pipeline: Runner, topics: Topics) -> None:
-    topics.make("raw-in", "raw-out", "loud-out")
+    topics.create("raw-in", "raw-out", "loud-out")
     topics.write("raw-in", b"\x00\xff", b"", key="k")
     (pipeline.folder / "steps.py").write_text(
         "from pyspark.sql import functions as F\n\n\ndef loud(tables):\n"
@@ -72,7 +72,7 @@ def test_raw_records_are_unchanged_and_python_steps_are_called(pipeline: Runner,
 
 @pytest.mark.parametrize("delivery", ["exactlyOnce", "atLeastOnce"])
 def test_row_that_is_deleted_is_a_record_without_a_value(pipeline: Runner, topics: Topics, delivery: str) -> None:
-    topics.make(f"gone-in-{delivery}", f"gone-out-{delivery}")
+    topics.create(f"gone-in-{delivery}", f"gone-out-{delivery}")
     spec = {
         "sources": {"events": events(f"gone-in-{delivery}")},
         "transforms": [{"name": "rows", "sql": "SELECT id, city = 'gone' AS _is_gone FROM events"}],
@@ -133,7 +133,7 @@ def test_batches_and_their_events_take_few_requests_to_the_jvm(
     maximum: int,
 ) -> None:
     source, target = f"few-in-{delivery}-{method}", f"few-out-{delivery}-{method}"
-    topics.make(source, target)
+    topics.create(source, target)
     topics.write(source, *({"id": number, "city": "A"} for number in range(3)))
     requests = count_requests(monkeypatch, owner, method)
     sink = {"from": "events", "topic": target, "key": ["city"], "delivery": delivery}
@@ -143,7 +143,7 @@ def test_batches_and_their_events_take_few_requests_to_the_jvm(
 
 
 def test_console_sink_prints_rows(pipeline: Runner, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
-    topics.make("seen-in")
+    topics.create("seen-in")
     topics.write("seen-in", *({"id": number} for number in range(5)))
     pipeline({"sources": {"events": events("seen-in")}, "sinks": [{"from": "events", "console": {"rows": 2}}]})
     shown = capsys.readouterr().out

@@ -5,17 +5,14 @@ state, whose rows a function receives.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from ottla_operator.resources.common import API_VERSION
-from ottla_spark.definition import PipelineDefinition, parse_pipeline
 from ottla_spark.errors import PipelineError
 from ottla_spark.streaming.cases import local_session, plan_in_session, run_cases
-from tests.spark.conftest import Runner, Topics, events
+from tests.spark.conftest import Runner, Topics, events, parse_spec
 
 WATERMARK: Final = {"column": "at", "delay": "1 minute"}
 STEPS: Final = '''
@@ -68,7 +65,7 @@ def event(id_: int, at: str, city: str | None = None) -> dict[str, Any]:
 
 
 def test_session_windows_are_written_when_the_watermark_has_passed_them(pipeline: Runner, topics: Topics) -> None:
-    topics.make("ses-in", "ses-out")
+    topics.create("ses-in", "ses-out")
     topics.write("ses-in", event(1, "10:00", "A"), event(2, "10:05", "A"), event(3, "10:30", "A"))
     topics.write("ses-in", event(4, "20:00", "B"))
     sql = (
@@ -89,7 +86,7 @@ def test_session_windows_are_written_when_the_watermark_has_passed_them(pipeline
 
 
 def test_outer_join_of_streams_writes_unmatched_rows_after_both_watermarks(pipeline: Runner, topics: Topics) -> None:
-    topics.make("out-left", "out-right", "out-out")
+    topics.create("out-left", "out-right", "out-out")
     topics.write("out-left", event(1, "10:00", "A"), event(2, "10:00", "A"), event(9, "20:00", "A"))
     topics.write("out-right", event(1, "10:30", "B"))
     sql = "SELECT l.id, r.city FROM l LEFT JOIN r ON l.id = r.id AND r.at >= l.at AND r.at <= l.at + INTERVAL 1 HOUR"
@@ -114,7 +111,7 @@ def test_outer_join_of_streams_writes_unmatched_rows_after_both_watermarks(pipel
 def test_class_keeps_state_of_two_streams_with_timers_and_a_function_receives_its_rows(
     pipeline: Runner, topics: Topics
 ) -> None:
-    topics.make("tws-a", "tws-b")
+    topics.create("tws-a", "tws-b")
     (pipeline.folder / "steps.py").write_text(STEPS.replace("FOLDER", str(pipeline.folder)))
     spec = {
         "sources": {name: events(f"tws-{name}", watermark=WATERMARK) for name in ("a", "b")},
@@ -137,7 +134,6 @@ def test_cases_and_validation_run_union_and_state(tmp_path: Path) -> None:
     for folder in ("given", "expect"):
         (case / folder).mkdir(parents=True)
     spec: dict[str, Any] = {
-        "clusterRef": {"name": "c"},
         "sources": {name: events(name, watermark=WATERMARK) for name in ("a", "b")},
         "transforms": [{"name": "both", "union": ["a", "b"]}, {"name": "visits", "transformWithState": STATE}],
         "sinks": [{"from": "visits", "foreach": {"python": "steps.py:send"}, "outputMode": "update"}],
@@ -151,7 +147,7 @@ def test_cases_and_validation_run_union_and_state(tmp_path: Path) -> None:
     write("expect/visits.jsonl", {"city": "A", "visits": 2}, {"city": "C", "visits": 1})
     write("expect/both.jsonl", *({"id": number} for number in (1, 2, 3)))
     report: list[str] = []
-    assert run_cases(definition(spec, tmp_path), tmp_path / "cases", report.append) == 0, report
+    assert run_cases(parse_spec(spec, tmp_path), tmp_path / "cases", report.append) == 0, report
     state = spec["transforms"][1]["transformWithState"]
     del spec["sources"]["b"]["watermark"]
     spec["sources"]["b"]["format"] = {"type": "json", "schema": "id INT, at TIMESTAMP"}
@@ -164,14 +160,9 @@ def test_cases_and_validation_run_union_and_state(tmp_path: Path) -> None:
         ({"from": "a", "columns": "city STRINK"}, "(visits): transformWithState.columns: "),
         ({"from": "a", "eventTime": "city"}, "eventTime: 'city' is no TIMESTAMP of columns; there is none"),
     ]
-    with local_session(definition(spec, tmp_path)) as spark:
+    with local_session(parse_spec(spec, tmp_path)) as spark:
         for change, message in invalid:
             steps = [{"name": "visits", "transformWithState": {**state, **change}}] if change else spec["transforms"]
             with pytest.raises(PipelineError) as raised:
-                plan_in_session(spark, definition({**spec, "transforms": steps}, tmp_path))
+                plan_in_session(spark, parse_spec({**spec, "transforms": steps}, tmp_path))
             assert message in str(raised.value)
-
-
-def definition(spec: Mapping[str, Any], folder: Path) -> PipelineDefinition:
-    document = {"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": spec}
-    return parse_pipeline(document, folder)

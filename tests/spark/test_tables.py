@@ -43,22 +43,22 @@ def spec_of(name: str) -> dict[str, Any]:
 
 
 def make_topics(topics: Topics, name: str) -> None:
-    topics.make(f"{name}-in", f"{name}-out", partitions=2)
-    topics.make(f"{name}-cities", partitions=2, cleanup_policy="compact")
+    topics.create(f"{name}-in", f"{name}-out", partitions=2)
+    topics.create(f"{name}-cities", partitions=2, cleanup_policy="compact")
 
 
-def names(topics: Topics, name: str) -> dict[int, str | None]:
+def names_by_id(topics: Topics, name: str) -> dict[int, str | None]:
     rows = [message.json for message in topics.read(f"{name}-out")]
     assert all(row["name"] == row["again"] for row in rows), "both scans of a batch read the same version"
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: row["name"] for row in rows}
 
 
-def version(pipeline: Runner) -> Any:
+def read_version(pipeline: Runner) -> Any:
     return json.loads((pipeline.folder / "checkpoint" / "table-cities.json").read_text())
 
 
-def folders(pipeline: Runner) -> set[str]:
+def table_folders(pipeline: Runner) -> set[str]:
     return {it.name for it in (pipeline.folder / "checkpoint" / "tables" / "cities").iterdir()} - {"empty"}
 
 
@@ -80,18 +80,18 @@ def test_batch_reads_the_changes_of_a_table_alone(
         topics.write("inc-cities", {"name": f"city {number}"}, key=f"{number}")
     topics.write("inc-in", *({"id": number, "city": f"{number}"} for number in range(3)))
     pipeline(spec_of("inc"))
-    first = version(pipeline)
+    first = read_version(pipeline)
     topics.write("inc-cities", {"name": "other"}, {"name": "new"}, key="0")
     topics.write("inc-cities", None, key="1")
     topics.write("inc-cities", {"name": "more"}, key="20")
     topics.write("inc-in", *({"id": 100 + number, "city": f"{number}"} for number in (0, 1, 2, 20)))
     pipeline(spec_of("inc"))
-    second = version(pipeline)
+    second = read_version(pipeline)
     topics.write("inc-in", {"id": 200, "city": "0"})
     pipeline(spec_of("inc"))
     assert read == [(0, 20), (20, 24)], "an unchanged table is not read"
     assert (second["base"], second["delta"]) == (first["base"], "1-delta")
-    assert names(topics, "inc") == {
+    assert names_by_id(topics, "inc") == {
         **{number: f"city {number}" for number in range(3)},
         100: "new", 101: None, 102: "city 2", 120: "more", 200: "new",
     }  # fmt: skip
@@ -104,12 +104,12 @@ def test_batch_reads_the_changes_of_a_table_alone(
     with monkeypatch.context() as patch, pytest.raises(PipelineError, match=r"^killed$"):
         patch.setattr(TableFiles, "merge_parts", fail)
         pipeline(spec_of("inc"))
-    assert version(pipeline)["number"] == second["number"]
+    assert read_version(pipeline)["number"] == second["number"]
     pipeline(spec_of("inc"))
-    third = version(pipeline)
+    third = read_version(pipeline)
     assert (third["base"], third["delta"], third["base_rows"]) == (["2-base"], "", 20)
-    assert folders(pipeline) == {"2-base"}, "files of versions that nothing reads are deleted"
-    found = names(topics, "inc")
+    assert table_folders(pipeline) == {"2-base"}, "files of versions that nothing reads are deleted"
+    found = names_by_id(topics, "inc")
     assert {number: found[number] for number in (300, 301, 302)} == {300: "new", 301: None, 302: "last"}
 
 
@@ -127,13 +127,15 @@ def test_table_is_complete_after_the_driver_was_killed(pipeline: Runner, topics:
     command = ("run", "--pipeline", str(file), "--bootstrap", topics.address, "--checkpoint", str(checkpoint))
     for step in KILLED_AT:
         assert run_driver([step], *command, "--master", "local[2,2]") == -signal.SIGKILL, step
-    assert version(pipeline)["delta"] == "1-delta"
+    assert read_version(pipeline)["delta"] == "1-delta"
     topics.write("cut-cities", None, key="B")
     (checkpoint / "tables" / "cities" / "7-base").mkdir()
     pipeline(spec_of("cut"))
     # The batch that was interrupted runs again with the newer table.
-    assert names(topics, "cut") == {0: "old"} | {number: "new" if number % 2 == 0 else None for number in range(1, 11)}
-    assert folders(pipeline) == {"0-base", "2-delta"}
+    assert names_by_id(topics, "cut") == {0: "old"} | {
+        number: "new" if number % 2 == 0 else None for number in range(1, 11)
+    }
+    assert table_folders(pipeline) == {"0-base", "2-delta"}
 
 
 @pytest.mark.slow
@@ -149,8 +151,8 @@ def test_changes_of_a_large_table_are_merged_part_by_part(
         topics.write("part-cities", {"name": "before"}, {"name": f"city {number}"}, key=f"{number}")
         expected[number] = f"city {number}"
     pipeline(spec_of("part"))
-    base = version(pipeline)["base"]
-    assert version(pipeline)["base_rows"] == 40
+    base = read_version(pipeline)["base"]
+    assert read_version(pipeline)["base_rows"] == 40
     assert base == [f"0-fewer/_part={part}" for part in range(4)], "80 records are 40 rows"
     for round_ in range(1, 7):
         for number in (round_, round_ + 20):
@@ -161,16 +163,16 @@ def test_changes_of_a_large_table_are_merged_part_by_part(
             with monkeypatch.context() as patch, pytest.raises(PipelineError, match=r"^killed$"):
                 patch.setattr(TableFiles, "write_rest", fail)
                 pipeline(spec_of("part"))
-            assert version(pipeline)["number"] == round_ - 1
+            assert read_version(pipeline)["number"] == round_ - 1
         pipeline(spec_of("part"))
-        found = names(topics, "part")
+        found = names_by_id(topics, "part")
         assert {number: found[100 * round_ + number] for number in range(40)} == expected
-    assert version(pipeline)["base_rows"] == pytest.approx(39, abs=10)
-    assert len({name.split("-")[0] for name in version(pipeline)["base"]}) > 1, "batches wrote some of the parts"
+    assert read_version(pipeline)["base_rows"] == pytest.approx(39, abs=10)
+    assert len({name.split("-")[0] for name in read_version(pipeline)["base"]}) > 1, "batches wrote some of the parts"
     kept = {f"{it.parent.name}/{it.name}" for it in (pipeline.folder / "checkpoint/tables/cities").glob("*/_part=*")}
-    assert kept == set(version(pipeline)["base"]), "parts that were written anew are deleted"
-    others = {it for it in folders(pipeline) if not it.endswith(("-base", "-fewer"))}
-    assert others == {version(pipeline)["delta"]}
+    assert kept == set(read_version(pipeline)["base"]), "parts that were written anew are deleted"
+    others = {it for it in table_folders(pipeline) if not it.endswith(("-base", "-fewer"))}
+    assert others == {read_version(pipeline)["delta"]}
 
 
 def fail(*_: object) -> None:

@@ -11,11 +11,11 @@ from typing import Any, Final
 import pytest
 
 from ottla_operator.resources.object_store import ACCESS_KEY_ID, SECRET_ACCESS_KEY
-from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
+from tests.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, run_s3_server
 from tests.spark.conftest import Runner, Topics, pipeline_document
 from tests.spark.death import Step
 from tests.spark.dying_driver import run_driver
-from tests.spark.test_tables import make_topics, names, spec_of
+from tests.spark.test_tables import make_topics, names_by_id, spec_of
 
 CITIES: Final = 40
 CHECKPOINT: Final = "tables/checkpoint"
@@ -43,11 +43,11 @@ def store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     """Drivers have its credentials in their environment."""
     monkeypatch.setenv(ACCESS_KEY_ID, ACCESS_KEY)
     monkeypatch.setenv(SECRET_ACCESS_KEY, SECRET_KEY)
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+    with run_s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
-def version(store: S3Server) -> Any:
+def read_version(store: S3Server) -> Any:
     with store.file_system().open_input_stream(f"{BUCKET}/{CHECKPOINT}/table-cities.json") as file:
         return json.loads(file.readall())
 
@@ -75,7 +75,7 @@ def test_table_on_s3_is_complete_after_the_driver_was_killed_while_parts_are_mer
 
     write_events(0)
     assert run() == os.EX_OK, progress.read_text()[-800:]
-    before = version(store)
+    before = read_version(store)
     assert before["base"] == [f"0-base/_part={part}" for part in range(4)]
 
     for number in range(3, CITIES, 5):
@@ -83,11 +83,11 @@ def test_table_on_s3_is_complete_after_the_driver_was_killed_while_parts_are_mer
         topics.write("s3t-cities", None if number == 13 else {"name": "changed"}, key=f"{number}")
     write_events(100)
     for step in KILLED_AT:
-        assert version(store) == before, "no version names files of a refresh that was interrupted"
+        assert read_version(store) == before, "no version names files of a refresh that was interrupted"
         assert run(step) == -signal.SIGKILL, step
         if step == MERGED:  # as if it had been killed amid the files
             store.file_system().delete_file(f"{BUCKET}/{min(store.files(f'{CHECKPOINT}/tables/cities/1-base'))}")
-    after = version(store)
+    after = read_version(store)
     assert after["number"] == 1
     merged = [it for it in after["base"] if it.startswith("1-base/")]
     assert 0 < len(merged) < 4, "some of the parts"
@@ -95,7 +95,7 @@ def test_table_on_s3_is_complete_after_the_driver_was_killed_while_parts_are_mer
     write_events(200)
     assert run() == os.EX_OK, progress.read_text()[-800:]
 
-    found = names(topics, "s3t")
+    found = names_by_id(topics, "s3t")
     assert {number: found[number] for number in range(CITIES)} == {it: f"city {it}" for it in range(CITIES)}
     for first in (100, 200):
         assert {number: found[first + number] for number in range(CITIES)} == expected

@@ -11,15 +11,15 @@ from tests.spark.conftest import Runner, Topics, events
 SPAN = "00f067aa0ba902b7"
 
 
-def header(number: int, flags: str = "01") -> str:
+def traceparent(number: int, flags: str = "01") -> str:
     return f"00-{number:032x}-{SPAN}-{flags}"
 
 
 def test_trace_of_a_record_goes_on_to_the_sinks(
     pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics.make("traced-in", "traced-once", "traced-again")
-    headers = {1: header(1), 2: header(2, flags="00"), 3: "not a traceparent", 4: None}
+    topics.create("traced-in", "traced-once", "traced-again")
+    headers = {1: traceparent(1), 2: traceparent(2, flags="00"), 3: "not a traceparent", 4: None}
     for number, value in headers.items():
         topics.producer.produce(
             "traced-in", f'{{"id": {number}}}', headers=[] if value is None else [("traceparent", value.encode())]
@@ -38,9 +38,9 @@ def test_trace_of_a_record_goes_on_to_the_sinks(
         pipeline(spec, name="shop")
     for topic in ("traced-once", "traced-again"):
         passed_on = {it.json["id"]: it.headers.get("traceparent") for it in topics.read(topic)}
-        assert passed_on == {1: header(1), 2: header(2, flags="00"), 3: None, 4: None}
+        assert passed_on == {1: traceparent(1), 2: traceparent(2, flags="00"), 3: None, 4: None}
     for query, topic in (("once", "traced-once"), ("again", "traced-again")):
-        (batch,) = collector.named(f"batch {query}")
+        (batch,) = collector.spans_named(f"batch {query}")
         assert batch.resource["service.name"] == "shop"
         assert (
             batch.attributes.items()
@@ -52,7 +52,7 @@ def test_trace_of_a_record_goes_on_to_the_sinks(
                 "messaging.destination.name": topic,
             }.items()
         )
-        (record,) = collector.named(f"process {query}")
+        (record,) = collector.spans_named(f"process {query}")
         assert (record.trace_id, record.parent_id) == (f"{1:032x}", SPAN)
         assert batch.links == [(record.trace_id, SPAN)]
         assert record.links == [(batch.trace_id, batch.span_id)]
@@ -72,7 +72,7 @@ def test_batch_that_fails_is_a_span_without_values_of_records(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
         with pytest.raises(PipelineError, match="4711"):
             pipeline(spec, name="shop")
-    (batch,) = collector.named("batch rows")
+    (batch,) = collector.spans_named("batch rows")
     assert batch.error == batch.attributes["error.type"]
     assert batch.error == "pyspark.errors.exceptions.captured.NumberFormatException"
     assert (batch.attributes["ottla.batch"], batch.attributes["messaging.destination.name"]) == (0, "failing-out")

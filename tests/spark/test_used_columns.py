@@ -8,48 +8,30 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla_operator.resources.common import API_VERSION
-from ottla_spark.definition import parse_pipeline
-from ottla_spark.streaming import query_runner, source, transform
+from ottla_spark.streaming import source, transform
 from ottla_spark.streaming.cases import local_session
 from ottla_spark.streaming.used_columns import unused_columns
-from tests.spark.conftest import Runner, Topics
+from tests.spark.conftest import Runner, Topics, parse_spec
 
 SCHEMA = "id INT, a STRING, b STRING, ab STRING, must STRING NOT NULL, at TIMESTAMP"
 ALL = {"a", "b", "ab"}
 
 
-def document(spec: dict[str, Any]) -> dict[str, Any]:
+def with_sources(spec: dict[str, Any]) -> dict[str, Any]:
     sources = {name: {"topic": name, "format": {"type": "json", "schema": SCHEMA}} for name in ("s", "t")}
     sources["s"]["watermark"] = {"column": "at", "delay": "1 hour"}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Pipeline",
-        "metadata": {"name": "p"},
-        "spec": {"clusterRef": {"name": "c"}, "sources": sources, **spec},
-    }
+    return {"sources": sources, **spec}
 
 
 @pytest.mark.parametrize(
     "schema", ["text STRING, n INT, t TIMESTAMP", pytest.param("text STRING", marks=pytest.mark.slow)]
 )
-def test_records_with_unused_columns_decode_or_are_dead_letters_as_before(
-    pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch, schema: str
+def test_records_are_decoded_or_rejected_alike_whether_columns_are_used_or_not(
+    pipeline: Runner, topics: Topics, query_plans: list[str], schema: str
 ) -> None:
     kind = len(schema)
-    topics.make(f"unused-in-{kind}", f"unused-out-{kind}", f"unused-dead-{kind}")
-    plans: list[str] = []
-    start_query = query_runner.QueryRunner._start_query
-
-    def run_query(*arguments: Any) -> StreamingQuery:
-        query = start_query(*arguments)
-        query.awaitTermination()
-        plans.append(query._jsq.explainInternal(False))
-        return query
-
-    monkeypatch.setattr(query_runner.QueryRunner, "_start_query", run_query)
+    topics.create(f"unused-in-{kind}", f"unused-out-{kind}", f"unused-dead-{kind}")
     values = [
         b'{"text": "a"}', b'{"text": 1}', b'{"text": {"x": [1]}}', b'{"text": null}', b"{}",
         b'{"text": "a"', b'{"text": "\\q"}', b'{"text": nul}', b"[1", b"1", b"", None,
@@ -76,13 +58,13 @@ def test_records_with_unused_columns_decode_or_are_dead_letters_as_before(
     assert found[1] == (sorted(found[0][0] * 2), found[0][1])
     undecodable = {"5", "6", "7", "8", "9", "10", "11"} | ({"12", "13"} if "n INT" in schema else set())
     assert found[0][1].keys() == undecodable
-    assert ["StructField(text," in it for it in plans] == [True, False]
+    assert ["StructField(text," in it for it in query_plans] == [True, False]
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     spec = {"sinks": [{"from": "s", "console": {}}]}
-    with local_session(parse_pipeline(document(spec), tmp_path_factory.mktemp("p"))) as found:
+    with local_session(parse_spec(with_sources(spec), tmp_path_factory.mktemp("p"))) as found:
         yield found
 
 
@@ -114,7 +96,7 @@ def test_column_is_unused_if_no_sink_needs_it(
 ) -> None:
     transforms = [{"name": f"step{at}", "sql": sql} for at, sql in enumerate(steps)]
     last = transforms[-1]["name"] if transforms else "s"
-    pipeline = parse_pipeline(document({"transforms": transforms, "sinks": [{"from": last, "console": {}}]}), tmp_path)
+    pipeline = parse_spec(with_sources({"transforms": transforms, "sinks": [{"from": last, "console": {}}]}), tmp_path)
     stream = session.readStream.schema(source.RAW_SCHEMA).format("json")
     raw = {name: stream.load(str(tmp_path)) for name in pipeline.spec.sources}
     views = transform.build_views(session, pipeline, raw, transform.RejectedRowCounter())

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ottla_broker.security.authorizer import OPERATIONS, Operation, ResourceType
 from tests.clients.access_probes import SINCE, Names, Probe, cluster_probes, config_probes, describe_probes
-from tests.clients.walks.step_generator import GROUPS, TOPICS, StepGenerator
+from tests.clients.walks.step_generator import GROUPS, TOPICS, StepGenerator, StepKind
 from tests.clients.walks.steps import WAIT, Reference, Step
 
 USERS: Final = ("u0", "u1", "u2")
@@ -38,7 +38,7 @@ def by_some_user(generator: StepGenerator, step: Step) -> Step:
     if step.api == WAIT:
         return step
     share = 0.8 if step.api in ("create_acls", "delete_acls", "create_topics") else 0.15
-    return step if generator.rarely(share) else replace(step, user=generator.choose(*USERS))
+    return step if generator.chance(share) else replace(step, user=generator.choose(*USERS))
 
 
 def create_acls(generator: StepGenerator) -> Step:
@@ -65,9 +65,9 @@ def a_pattern(generator: StepGenerator, kind: ResourceType) -> tuple[Any, int]:
     if kind is ResourceType.cluster:
         return CLUSTER_NAME, LITERAL
     names = GROUPS if kind is ResourceType.group else TOPICS
-    if generator.rarely(0.15):
+    if generator.chance(0.15):
         return "*", LITERAL
-    if generator.rarely(0.4):
+    if generator.chance(0.4):
         return Reference("name", (generator.choose("", names[0][0], names[1]),)), PREFIXED
     return Reference("name", (generator.choose(*names),)), LITERAL
 
@@ -83,25 +83,25 @@ def describe_acls(generator: StepGenerator) -> Step:
 def a_filter(generator: StepGenerator) -> dict[str, Any]:
     """Some name nothing but a user; others all rules for a resource."""
     rule = a_rule(generator)
-    named = generator.rarely(0.5)
+    named = generator.chance(0.5)
     pattern = generator.choose(MATCH, ANY, rule["resource_pattern_type"]) if named else ANY
     return {
         "resource_type_filter": rule["resource_type"] if named else ANY,
         "resource_name_filter": rule["resource_name"] if named else None,
         "pattern_type_filter": pattern,
-        "principal_filter": None if generator.rarely(0.4) else rule["principal"],
+        "principal_filter": None if generator.chance(0.4) else rule["principal"],
         "host_filter": None,
-        "operation": rule["operation"] if generator.rarely(0.3) else ANY,
+        "operation": rule["operation"] if generator.chance(0.3) else ANY,
         "permission_type": generator.choose(ANY, ANY, ALLOW, DENY),
     }
 
 
-def probe(of: Callable[[Names], Iterator[Probe]], generator: StepGenerator) -> Step:
+def probe(probes: Callable[[Names], Iterator[Probe]], generator: StepGenerator) -> Step:
     """A request with names of the walk's topics, groups and transactional ids."""
     topic, absent, group = generator.topic(), generator.choose(*TOPICS), generator.group()
     name = partial(Reference, "name")
     names = Names("u9", name((topic,)), name((absent,)), name((group,)), Reference("id", (topic,)))
-    asked = [one for one in of(names) if one[0] not in NOT_ASKED | NOT_BY_USERS]
+    asked = [one for one in probes(names) if one[0] not in NOT_ASKED | NOT_BY_USERS]
     api, case, fields = generator.choose(*asked)
     return generator.step(api, low=SINCE.get((api, case), 0), **fields)
 
@@ -111,12 +111,12 @@ def find_coordinator(generator: StepGenerator) -> Step:
     return generator.step("find_coordinator", key=group, key_type=0, coordinator_keys=[group])
 
 
-RULE_KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
+RULE_KINDS: Final[Mapping[StepKind, float]] = {
     create_acls: 3,
     delete_acls: 1,
     describe_acls: 1,
 }
-KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
+KINDS: Final[Mapping[StepKind, float]] = {
     partial(probe, describe_probes): 3,
     partial(probe, config_probes): 2,
     partial(probe, cluster_probes): 2,

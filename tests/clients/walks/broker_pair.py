@@ -1,17 +1,16 @@
 """Apache Kafka and Ottla, configured so that nothing changes in them that no step requested."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from tests.clients.api_session import KEYS, ApiSession
 from tests.clients.group_cases import wait_for_coordinators
 from tests.clients.producer_cases import wait_for_producer_ids
 from tests.clients.secured_pair import SecuredBroker, run_secured_pair
-from tests.clients.transaction_cases import find_coordinator_of
+from tests.clients.transaction_cases import wait_for_coordinator
 from tests.clients.walks.access_steps import USERS
 from tests.clients.walks.broker_side import HELPER_NAME, BrokerSide
-from tests.jars import KAFKA
 
 NEVER_MS: Final = 1_000_000_000
 SETTINGS: Final[dict[str, Any]] = {
@@ -32,11 +31,9 @@ KAFKA_PROPAGATION_S: Final = 0.025
 """How long a change of Kafka's controller may take to reach all components of its broker."""
 
 
-@contextmanager
-def run_both_brokers(kafka: str = KAFKA) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
-    """`kafka`: the version of Apache Kafka."""
-    with run_secured_pair(USERS, KAFKA_SETTINGS, kafka, **SETTINGS) as (theirs, ours):
-        yield theirs, ours
+def run_both_brokers(kafka: str) -> AbstractContextManager[tuple[SecuredBroker, SecuredBroker]]:
+    """Apache Kafka of version `kafka`, and Ottla."""
+    return run_secured_pair(USERS, KAFKA_SETTINGS, kafka, **SETTINGS)
 
 
 async def connect_sides(kafka: SecuredBroker, ottla: SecuredBroker) -> list[BrokerSide]:
@@ -44,7 +41,7 @@ async def connect_sides(kafka: SecuredBroker, ottla: SecuredBroker) -> list[Brok
     for side in (kafka, ottla):
         session = ApiSession(side.broker.host, side.broker.port, "walks", "find_coordinator", 4)
         await wait_for_coordinators(session)
-        await find_coordinator_of(session, "walks", 1)
+        await wait_for_coordinator(session, "walks", 1)
         wanted = {"name": HELPER_NAME, "num_partitions": 1, "replication_factor": 1}
         await session.send("create_topics", topics=[wanted], timeout=10_000)
         await wait_for_producer_ids(session)

@@ -9,7 +9,7 @@ from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.codec import read_response, request_class
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_reader import MalformedMessage
-from tests.clients.api_session import KEYS, build_message
+from tests.clients.api_session import KEYS, build_message, exchange
 from tests.clients.walks.steps import Step
 from tests.clients.walks.walk_state import Rule, WalkState
 
@@ -69,7 +69,7 @@ class BrokerSide:
         """Returns when a step's change is visible in all components."""
         if step.api in ("create_topics", "create_partitions", "delete_topics"):
             async with asyncio.timeout(SETTLES_WITHIN_S):
-                while not await self._matches(state):  # noqa: ASYNC110 - waits for another process
+                while not await self._has_topics_of(state):  # noqa: ASYNC110 - waits for another process
                     await asyncio.sleep(0.003)
         if state.internal_topics:
             await self._settle_internal_topics(state)
@@ -88,10 +88,13 @@ class BrokerSide:
         ):
             await asyncio.sleep(self._pause_s)
         if step.api == "delete_topics":
-            await asyncio.sleep(self._pause_s * 2)  # the coordinator learns of it last
+            await asyncio.sleep(self._pause_s * 2)  # the coordinator source of it last
             await self._commit()  # after the tombstones of their committed offsets
 
-    async def _matches(self, state: WalkState) -> bool:
+    async def _has_topics_of(self, state: WalkState) -> bool:
+        """True if the walk's topics have leaders, and its deleted ones are gone. Adds the ids of
+        the topics to `state`.
+        """
         names = [*state.topics, *state.deleted]
         seen = await self._send("metadata", topics=[{"topic_id": None, "name": name} for name in names])
         for topic in seen.topics:
@@ -128,7 +131,7 @@ class BrokerSide:
                     if topic.error_code is ErrorCode.none:
                         state.internal_topics.discard(topic.name)
                         state.topics[topic.name] = len(topic.partitions)
-            while not await self._matches(state):  # noqa: ASYNC110 - waits for another process
+            while not await self._has_topics_of(state):  # noqa: ASYNC110 - waits for another process
                 await asyncio.sleep(0.003)
         await asyncio.sleep(self._pause_s * 2)
 
@@ -200,7 +203,6 @@ class BrokerSide:
 
     async def _send(self, api: str, **fields: Any) -> Any:
         channel = await self._channel()
-        key = KEYS[api]
         version = {
             "metadata": 12,
             "list_offsets": 9,
@@ -212,8 +214,7 @@ class BrokerSide:
             "share_group_heartbeat": 1,
             "describe_share_group_offsets": 0,
         }[api]
-        frame = await channel.send_in_version(key, version, build_message(request_class(key, version), fields))
-        return read_response(bytes(frame), key, version)
+        return await exchange(channel, api, version, fields)
 
     async def _channel(self, user: str = "") -> Channel:
         if user not in self._main or not self._main[user].is_open:

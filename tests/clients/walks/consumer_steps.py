@@ -3,13 +3,13 @@ they own and leave, and the offsets that they commit. The members can share the 
 topic equally: of others, brokers may choose who has one more.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.clients.walks import newer_group_steps as newer_groups
 from tests.clients.walks.group_steps import delete_groups
 from tests.clients.walks.newer_group_steps import any_group
-from tests.clients.walks.step_generator import StepGenerator
+from tests.clients.walks.step_generator import StepGenerator, StepKind
 from tests.clients.walks.steps import Reference, Step
 from tests.clients.walks.streams_steps import commit, delete_offsets, fetch_offsets
 
@@ -46,7 +46,7 @@ def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, 
         "instance_id": INSTANCES.get(slot),
     }
     low = 1 if "member_id" in fields or "subscribed_topic_regex" in fields else 0
-    return generator.step("consumer_group_heartbeat", low=low, learns=(group, slot), **{**UNCHANGED, **named, **fields})
+    return generator.step("consumer_group_heartbeat", low=low, source=(group, slot), **{**UNCHANGED, **named, **fields})
 
 
 def owned(group: str, slot: str) -> dict[str, Any]:
@@ -83,19 +83,18 @@ def odd_fields(generator: StepGenerator) -> Any:
 
 def join(generator: StepGenerator) -> Step:
     group, slot = any_group(generator), generator.choose(*SLOTS)
-    if slot not in (members := generator.joined.setdefault(group, [])):
-        members.append(slot)
+    newer_groups.add_member(generator, group, slot)
     fields: dict[str, Any] = {
         "rebalance_timeout": LONG_MS,
         "topic_partitions": [],
         "server_assignor": generator.choose(*ASSIGNORS[group]),
         **subscription(generator),
     }
-    if generator.rarely(0.1):
+    if generator.chance(0.1):
         fields |= generator.choose(
             {"rebalance_timeout": -1}, {"subscribed_topic_names": None}, {"topic_partitions": None}
         )
-    if generator.rarely(0.1):
+    if generator.chance(0.1):
         fields |= odd_fields(generator)
     return heartbeat_step(generator, group, slot, 0, **fields)
 
@@ -109,7 +108,7 @@ def heartbeat(generator: StepGenerator) -> Step:
         fields |= owned(group, slot)
     if how in ("subscription", "all"):
         fields |= {"rebalance_timeout": LONG_MS, **subscription(generator)}
-    if generator.rarely(0.12):
+    if generator.chance(0.12):
         fields |= odd_fields(generator)
     return heartbeat_step(generator, group, slot, epoch, **fields)
 
@@ -127,9 +126,9 @@ def reconcile_all(generator: StepGenerator) -> list[Step]:
 def leave(generator: StepGenerator) -> Step:
     group, slot = member(generator)
     newer_groups.forget_member(generator, group, slot)
-    usual = -2 if slot in INSTANCES and generator.rarely(0.6) else -1
+    usual = -2 if slot in INSTANCES and generator.chance(0.6) else -1
     epoch = generator.random.choices((usual, -2, -3), (12, 1, 1))[0]
-    return heartbeat_step(generator, group, slot, epoch, **(odd_fields(generator) if generator.rarely(0.1) else {}))
+    return heartbeat_step(generator, group, slot, epoch, **(odd_fields(generator) if generator.chance(0.1) else {}))
 
 
 # -- groups ----------------------------------------------------------------------------------------
@@ -140,8 +139,8 @@ def describe(generator: StepGenerator) -> Step:
 
 
 def list_groups(generator: StepGenerator) -> Step:
-    states = [generator.choose("Stable", "Empty", "Reconciling", "assigning")] if generator.rarely(0.5) else []
-    types = [generator.choose("consumer", "classic")] if generator.rarely(0.4) else []
+    states = [generator.choose("Stable", "Empty", "Reconciling", "assigning")] if generator.chance(0.5) else []
+    types = [generator.choose("consumer", "classic")] if generator.chance(0.4) else []
     return generator.step("list_groups", states_filter=states, types_filter=types)
 
 
@@ -158,7 +157,7 @@ def create_inputs(generator: StepGenerator) -> list[Step]:
     return newer_groups.create_inputs(generator, INPUTS)
 
 
-KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
+KINDS: Final[Mapping[StepKind, float]] = {
     join: 7,
     heartbeat: 14,
     reconcile_all: 2,

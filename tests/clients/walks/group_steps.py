@@ -22,7 +22,7 @@ def member(generator: StepGenerator, group: str, slot: str) -> Any:
 
 
 def instance(generator: StepGenerator, slot: str) -> str | None:
-    return generator.choose("s0", "s1", "s9", None) if generator.rarely(0.04) else INSTANCES.get(slot)
+    return generator.choose("s0", "s1", "s9", None) if generator.chance(0.04) else INSTANCES.get(slot)
 
 
 def generation(generator: StepGenerator, group: str, slot: str) -> Any:
@@ -37,13 +37,13 @@ def join_group(generator: StepGenerator) -> Step:
     )[0]
     return generator.step(
         "join_group",
-        learns=(group, slot),
+        source=(group, slot),
         group_id=Reference("name", (group,)),
-        session_timeout=1 if generator.rarely(0.02) else generator.session_ms,
+        session_timeout=1 if generator.chance(0.02) else generator.session_ms,
         rebalance_timeout=generator.session_ms,
-        member_id="" if generator.rarely(0.1) else member(generator, group, slot),
+        member_id="" if generator.chance(0.1) else member(generator, group, slot),
         group_instance_id=instance(generator, slot),
-        protocol_type="connect" if generator.rarely(0.03) else "consumer",
+        protocol_type="connect" if generator.chance(0.03) else "consumer",
         protocols=protocols,
     )
 
@@ -55,7 +55,7 @@ def rebalance_all(generator: StepGenerator) -> list[Step]:
     group, newcomer = generator.member()
     slots = list(dict.fromkeys([*generator.joined.get(group, ()), newcomer]))
     generator.joined[group] = slots
-    again = [newcomer] if generator.rarely(0.7) else []  # with its new member id
+    again = [newcomer] if generator.chance(0.7) else []  # with its new member id
     return [
         *(valid_join(generator, group, slot) for slot in [newcomer, *again, *slots]),
         *(valid_sync(generator, group, slot) for slot in generator.random.sample(slots, len(slots))),
@@ -63,11 +63,11 @@ def rebalance_all(generator: StepGenerator) -> list[Step]:
 
 
 def valid_join(generator: StepGenerator, group: str, slot: str) -> Step:
-    """A valid join."""
+    """A join that brokers accept."""
     return generator.step(
         "join_group",
         low=5 if slot in INSTANCES else 0,
-        learns=(group, slot),
+        source=(group, slot),
         group_id=Reference("name", (group,)),
         session_timeout=generator.session_ms,
         rebalance_timeout=generator.session_ms,
@@ -96,7 +96,7 @@ def sync_group(generator: StepGenerator) -> Step:
     assigned = [
         {"member_id": Reference("member", (group, each)), "assignment": f"{each} {generator.choose(1, 2)}".encode()}
         for each in SLOTS
-        if not generator.rarely(0.1)
+        if not generator.chance(0.1)
     ]
     return generator.step(
         "sync_group",
@@ -104,8 +104,8 @@ def sync_group(generator: StepGenerator) -> Step:
         generation_id=generation(generator, group, slot),
         member_id=member(generator, group, slot),
         group_instance_id=instance(generator, slot),
-        protocol_type=generator.choose("connect", None) if generator.rarely() else "consumer",
-        protocol_name=generator.choose("sticky", None, "new") if generator.rarely(0.2) else "range",
+        protocol_type=generator.choose("connect", None) if generator.chance() else "consumer",
+        protocol_name=generator.choose("sticky", None, "new") if generator.chance(0.2) else "range",
         assignments=assigned,
     )
 
@@ -125,7 +125,7 @@ def leave_group(generator: StepGenerator) -> Step:
     group, first = generator.member()
     leaving = [
         {
-            "member_id": "" if slot in INSTANCES and generator.rarely(0.4) else member(generator, group, slot),
+            "member_id": "" if slot in INSTANCES and generator.chance(0.4) else member(generator, group, slot),
             "group_instance_id": instance(generator, slot),
         }
         for slot in dict.fromkeys([first, *generator.random.sample(SLOTS, generator.choose(0, 0, 0, 1))])
@@ -147,11 +147,11 @@ def describe_groups(generator: StepGenerator) -> Step:
 def list_groups(generator: StepGenerator) -> Step:
     states = (
         [generator.choose("Stable", "Empty", "Dead", "CompletingRebalance", "preparingrebalance")]
-        if generator.rarely(0.5)
+        if generator.chance(0.5)
         else []
     )
     return generator.step(
-        "list_groups", states_filter=states, types_filter=["classic"] if generator.rarely(0.3) else []
+        "list_groups", states_filter=states, types_filter=["classic"] if generator.chance(0.3) else []
     )
 
 
@@ -187,26 +187,26 @@ def offset_commit(generator: StepGenerator) -> Step:
     return generator.step(
         "offset_commit",
         group_id=Reference("name", (group,)),
-        **(alone if generator.rarely(0.5) else by_member),
+        **(alone if generator.chance(0.5) else by_member),
         retention_time=-1,
         topics=topics,
     )
 
 
 def offset_fetch(generator: StepGenerator) -> Step:
-    groups = [generator.group()] if generator.rarely(0.8) else ["g0", "g1"]
+    groups = [generator.group()] if generator.chance(0.8) else ["g0", "g1"]
     asked: Any = [
         {**generator.topic_fields(topic), "partition_indexes": generator.partitions(topic)}
         for topic in generator.topics()
     ]
-    everything = generator.rarely(0.4)
+    everything = generator.chance(0.4)
     return generator.step(
         "offset_fetch",
         low=2 if everything else 0,
         group_id=Reference("name", (groups[0],)),
         topics=None if everything else asked,
         groups=[{"group_id": Reference("name", (group,)), "topics": None if everything else asked} for group in groups],
-        require_stable=generator.rarely(0.3),
+        require_stable=generator.chance(0.3),
     )
 
 

@@ -66,4 +66,4 @@ def wanted_partitions(generator: StepGenerator, topic: str) -> list[dict[str, An
 
 
 def limit(generator: StepGenerator) -> int:
-    return PLENTY if generator.rarely(0.4) else int(generator.choose(*LIMITS))
+    return PLENTY if generator.chance(0.4) else int(generator.choose(*LIMITS))

@@ -17,9 +17,15 @@ def any_group(generator: StepGenerator) -> str:
 def any_member(generator: StepGenerator, slots: Sequence[str]) -> tuple[str, str]:
     """(group, slot) of a member that has joined, usually."""
     group = any_group(generator)
-    if (members := generator.joined.get(group)) and not generator.rarely(0.05):
+    if (members := generator.joined.get(group)) and not generator.chance(0.05):
         return group, generator.random.choice(members)
     return group, generator.choose(*slots)
+
+
+def add_member(generator: StepGenerator, group: str, slot: str) -> None:
+    """A member joins, perhaps again."""
+    if slot not in (members := generator.joined.setdefault(group, [])):
+        members.append(slot)
 
 
 def forget_member(generator: StepGenerator, group: str, slot: str) -> None:
@@ -29,11 +35,11 @@ def forget_member(generator: StepGenerator, group: str, slot: str) -> None:
 
 
 def describe_groups(generator: StepGenerator, api: str) -> Step:
-    groups = [generator.choose(*GROUPS)] if generator.rarely(0.8) else generator.choose([*GROUPS], ["g2"])
+    groups = [generator.choose(*GROUPS)] if generator.chance(0.8) else generator.choose([*GROUPS], ["g2"])
     return generator.step(
         api,
         group_ids=[Reference("name", (group,)) for group in groups],
-        include_authorized_operations=generator.rarely(0.1),
+        include_authorized_operations=generator.chance(0.1),
     )
 
 

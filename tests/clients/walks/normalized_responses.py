@@ -20,6 +20,7 @@ from tests.clients.api_session import (
     TEXT_FIELDS,
     Json,
     merge_spans,
+    whole_batches,
 )
 
 LISTED = frozenset({"topics", "groups", "results", "transaction_states"})  # may contain entries of other walks
@@ -104,14 +105,6 @@ def merge_partitions(entries: list[Json]) -> list[Json]:
         known = topics.setdefault(name, {**entry, "topic": name, "partitions": []})
         known["partitions"] = sorted([*known["partitions"], *entry["partitions"]], key=repr)
     return [*topics.values(), *rest]
-
-
-def whole_batches(data: bytes) -> bytes:
-    whole, at = 0, 0
-    while at + 12 <= len(data):
-        at += 12 + int.from_bytes(data[at + 8 : at + 12])
-        whole = at if at <= len(data) else whole
-    return data[:whole]
 
 
 def needed_aborts(aborted: list[Json], data: bytes | None) -> list[Json]:

@@ -19,7 +19,7 @@ def produce(generator: StepGenerator) -> Step:
             {"index": index, "records": build_batches(generator, topic, index)} for index in generator.partitions(topic)
         ]
         data.append({**generator.topic_fields(topic), "partition_data": partitions})
-    if len(data) == len(data[0]["partition_data"]) == 1 and generator.rarely():
+    if len(data) == len(data[0]["partition_data"]) == 1 and generator.chance():
         # Alone, because Kafka rejects the whole request for one malformed batch, and Ottla only
         # that batch.
         [batch, *_] = data[0]["partition_data"][0]["records"]
@@ -42,7 +42,7 @@ def build_batch(generator: StepGenerator, topic: str, index: int) -> BatchSpec:
         "key": generator.random.choices((b"k", b"l", None), (6, 3, 1))[0],
         "compression": generator.random.choices((0, 1, 4), (8, 1, 1))[0],
     }
-    if generator.rarely(0.5):
+    if generator.chance(0.5):
         producer = generator.random.choices(PRODUCERS, (6, 3, 1))[0]
         batch |= {
             "producer": producer,
@@ -53,7 +53,7 @@ def build_batch(generator: StepGenerator, topic: str, index: int) -> BatchSpec:
 
 
 def choose_sequence(generator: StepGenerator, topic: str, index: int, producer: int) -> int | Reference:
-    if generator.rarely(0.7):
+    if generator.chance(0.7):
         return Reference(
             "sequence", (topic, index, producer), generator.random.choices((0, -1, -2, -3, 1), (8, 2, 1, 1, 1))[0]
         )
@@ -61,11 +61,11 @@ def choose_sequence(generator: StepGenerator, topic: str, index: int, producer: 
 
 
 def fetch(generator: StepGenerator) -> Step:
-    alone = generator.rarely(0.4)
+    alone = generator.chance(0.4)
     name = generator.choose(*SESSIONS)
     # Only newer versions can report divergence, so a session that also uses older ones must not ask
     # for it. From version 13 on topics have ids, and a session uses either names or ids.
-    low, high = (0, 99) if alone else (12, 99) if name == "b" else (7, 99 if generator.rarely() else 12)
+    low, high = (0, 99) if alone else (12, 99) if name == "b" else (7, 99 if generator.chance() else 12)
     topics = [fetched_topic(generator, topic, alone=alone, diverges=low != 7) for topic in generator.topics()]
     common = {
         "replica_id": -1,
@@ -84,17 +84,17 @@ def fetch(generator: StepGenerator) -> Step:
         "wrong": Reference("session epoch", (name,), generator.choose(-1, 1)),
         "close": -1,
     }[what]
-    if what == "next" and generator.rarely(0.4):
+    if what == "next" and generator.chance(0.4):
         topics = []
     forgotten = [
         {**generator.topic_fields(topic), "partitions": generator.partitions(topic)}
-        for topic in (generator.topics() if what == "next" and generator.rarely(0.25) else ())
+        for topic in (generator.topics() if what == "next" and generator.chance(0.25) else ())
     ]
     return generator.step(
         "fetch",
         low=low,
         high=high,
-        learns=(name,),
+        source=(name,),
         **common,
         topics=topics,
         session_id=0 if what == "new" else session,
@@ -109,7 +109,7 @@ def fetched_topic(generator: StepGenerator, topic: str, *, alone: bool, diverges
             "partition": index,
             "fetch_offset": generator.offset(topic, index),
             # In a session brokers differ in which partition they serve first if not all fit.
-            "partition_max_bytes": 1 if alone and generator.rarely() else PLENTY,
+            "partition_max_bytes": 1 if alone and generator.chance() else PLENTY,
             "current_leader_epoch": generator.random.choices((-1, 0, 1), (8, 3, 1))[0],
             "last_fetched_epoch": generator.random.choices((-1, 0, 1), (8, 2, 1))[0] if diverges else -1,
         }

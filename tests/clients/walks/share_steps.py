@@ -3,13 +3,13 @@ and administrators who describe, set and delete offsets. Each fetch is of one pa
 brokers may share the limits of a request between partitions as they choose.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.clients.walks import newer_group_steps as newer_groups
 from tests.clients.walks.newer_group_steps import GROUPS, any_group
 from tests.clients.walks.record_steps import delete_records
-from tests.clients.walks.step_generator import START_MS, StepGenerator
+from tests.clients.walks.step_generator import START_MS, StepGenerator, StepKind
 from tests.clients.walks.steps import INITIALIZE_SHARES, BatchSpec, Reference, Step
 
 INPUTS: Final = {"t0": 2, "t1": 2}  # topic → partitions
@@ -41,7 +41,7 @@ def member(generator: StepGenerator) -> tuple[str, str]:
 def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, **fields: Any) -> Step:
     base = {"rack_id": None, "subscribed_topic_names": None}
     named = {"group_id": Reference("name", (group,)), "member_id": slot, "member_epoch": epoch}
-    return generator.step("share_group_heartbeat", learns=(group, slot), **{**named, **base, **fields})
+    return generator.step("share_group_heartbeat", source=(group, slot), **{**named, **base, **fields})
 
 
 def odd_fields(generator: StepGenerator) -> Any:
@@ -59,11 +59,10 @@ def odd_fields(generator: StepGenerator) -> Any:
 
 def join(generator: StepGenerator) -> Step:
     group, slot = any_group(generator), generator.choose(*SLOTS)
-    if slot not in (members := generator.joined.setdefault(group, [])):
-        members.append(slot)
+    newer_groups.add_member(generator, group, slot)
     topics = generator.random.choices((["t0"], ["t0", "t1"], ["t1"]), (5, 2, 1))[0]
     fields: dict[str, Any] = {"subscribed_topic_names": [Reference("name", (name,)) for name in topics]}
-    if generator.rarely(0.1):
+    if generator.chance(0.1):
         fields |= odd_fields(generator)
     return heartbeat_step(generator, group, slot, 0, **fields)
 
@@ -71,7 +70,7 @@ def join(generator: StepGenerator) -> Step:
 def heartbeat(generator: StepGenerator) -> Step:
     group, slot = member(generator)
     epoch = Reference("member epoch", (group, slot), generator.random.choices((0, -1, 1), (20, 1, 1))[0])
-    return heartbeat_step(generator, group, slot, epoch, **(odd_fields(generator) if generator.rarely(0.1) else {}))
+    return heartbeat_step(generator, group, slot, epoch, **(odd_fields(generator) if generator.chance(0.1) else {}))
 
 
 def leave(generator: StepGenerator) -> Step:
@@ -98,15 +97,15 @@ def share_partition(generator: StepGenerator) -> tuple[str, int]:
 
 def acknowledgements(generator: StepGenerator, at: tuple[Any, ...], share: float, usual: Types = TYPES) -> Any:
     """Batches of what the member has acquired in the partition; sometimes of any offsets."""
-    if not generator.rarely(share):
+    if not generator.chance(share):
         return []
-    if generator.rarely(0.08):
+    if generator.chance(0.08):
         first = generator.choose(0, 1, 3, 8)
         types = generator.choose([ACCEPT], [REJECT], [ACCEPT, ACCEPT])
         last = first + generator.choose(-1, 0, 1, 4)
         return [{"first_offset": first, "last_offset": last, "acknowledge_types": types}]
     types = generator.random.choices(list(usual), list(usual.values()))[0]
-    if generator.rarely(0.04):
+    if generator.chance(0.04):
         types = generator.choose(*ODD_TYPES)
     return Reference("acquired", (*at, types, generator.choose(1, 2, 3, 100)))
 
@@ -131,7 +130,7 @@ def fetch(generator: StepGenerator) -> Step:
     batches = acknowledgements(generator, (*session, topic, index), 0.05 if epoch == 0 else 0.4, TYPES_OF_FETCH)
     return generator.step(
         "share_fetch",
-        learns=session,
+        source=session,
         group_id=Reference("name", (session[0],)),
         member_id=session[1],
         share_session_epoch=epoch,
@@ -142,7 +141,7 @@ def fetch(generator: StepGenerator) -> Step:
         batch_size=generator.random.choices((500, 1, 2), (8, 1, 1))[0],
         share_acquire_mode=generator.random.choices((0, 1), (3, 1))[0],
         is_renew_ack=False,
-        topics=[] if epoch == -1 and generator.rarely(0.5) else topics_of(topic, index, batches),
+        topics=[] if epoch == -1 and generator.chance(0.5) else topics_of(topic, index, batches),
         forgotten_topics_data=[
             {"topic_id": Reference("id", (name,)), "partitions": [at]} for name, at in others if epoch != 0
         ],
@@ -156,11 +155,11 @@ def acknowledge(generator: StepGenerator) -> Step:
     batches = acknowledgements(generator, (*session, topic, index), 0.95)
     return generator.step(
         "share_acknowledge",
-        learns=session,
+        source=session,
         group_id=Reference("name", (session[0],)),
         member_id=session[1],
         share_session_epoch=epoch,
-        is_renew_ack=generator.rarely(0.05),
+        is_renew_ack=generator.chance(0.05),
         topics=topics_of(topic, index, batches),
     )
 
@@ -179,7 +178,7 @@ def describe_offsets(generator: StepGenerator) -> Step:
     ]
     wanted = {
         "group_id": Reference("name", (any_group(generator),)),
-        "topics": None if generator.rarely(0.5) else topics,
+        "topics": None if generator.chance(0.5) else topics,
     }
     return generator.step("describe_share_group_offsets", groups=[wanted])
 
@@ -244,7 +243,7 @@ def create_inputs(generator: StepGenerator) -> list[Step]:
     ]
 
 
-KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
+KINDS: Final[Mapping[StepKind, float]] = {
     join: 3,
     heartbeat: 4,
     leave: 1,

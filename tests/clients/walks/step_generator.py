@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final, cast
 
@@ -18,13 +18,8 @@ PRODUCERS: Final = (1_000_001, 1_000_002, 1_000_003)  # beyond the ids that brok
 SESSIONS: Final = ("a", "b")
 START_MS: Final = 1_700_000_000_000
 DAY_MS: Final = 86_400_000
-TIMES: Final = (
-    START_MS,
-    START_MS + 1,
-    START_MS + 5,
-    START_MS + 10,
-    START_MS + 8 * DAY_MS,
-)  # a week makes a new segment
+# The last is in a new segment, which a week makes.
+TIMES: Final = (START_MS, START_MS + 1, START_MS + 5, START_MS + 10, START_MS + 8 * DAY_MS)
 _VERSIONS: Final = {
     api: [version for version in range(first, last + 1) if has_message_class(api, version)]
     for api, (first, last) in VERSIONS.items()
@@ -55,8 +50,8 @@ def message_classes(hint: Any) -> Iterator[type]:
 
 
 class StepGenerator:
-    """Random steps, and values that several kinds of steps need. `session_ms` is that
-    of members.
+    """Random steps, and values that several kinds of steps need. `session_ms`: session timeout of
+    members.
     """
 
     def __init__(self, seed: int, highest: dict[str, int], session_ms: int) -> None:
@@ -69,21 +64,22 @@ class StepGenerator:
         self.deleted_from: set[str] = set()  # topics with deleted records
         self.applications: dict[str, Any] = {}  # the topology of each streams group
 
-    def step(self, api: str, *, low: int = 0, high: int = 99, learns: tuple[str, ...] = (), **fields: Any) -> Step:
+    def step(self, api: str, *, low: int = 0, high: int = 99, source: tuple[str, ...] = (), **fields: Any) -> Step:
         high = min(high, self._highest[api])
         versions = [version for version in _VERSIONS[api] if low <= version <= high]
         version = self.random.choice(versions)
-        return Step(api, version, fields_of_version(request_class(KEYS[api], version), fields), learns)
+        return Step(api, version, fields_of_version(request_class(KEYS[api], version), fields), source)
 
     def choose(self, *of: Any) -> Any:
         return self.random.choice(of)
 
-    def rarely(self, share: float = 0.05) -> bool:
-        return self.random.random() < share
+    def chance(self, probability: float = 0.05) -> bool:
+        """True with this probability."""
+        return self.random.random() < probability
 
     def topic(self) -> str:
         """An existing topic, usually."""
-        if self.created and not self.rarely(0.08):
+        if self.created and not self.chance(0.08):
             return self.random.choice(list(self.created))
         return self.random.choice(TOPICS)
 
@@ -93,7 +89,7 @@ class StepGenerator:
     def member(self) -> tuple[str, str]:
         """(group, slot) of a member that has joined, usually."""
         group = self.group()
-        if (joined := self.joined.get(group)) and not self.rarely(0.08):
+        if (joined := self.joined.get(group)) and not self.chance(0.08):
             return group, self.random.choice(joined)
         return group, self.choose(*SLOTS)
 
@@ -102,18 +98,22 @@ class StepGenerator:
 
     def partitions(self, topic: str) -> list[int]:
         """One or two existing partitions, usually."""
-        if self.rarely(0.03):
+        if self.chance(0.03):
             return [self.choose(9, -1)]
         there = list(range(self.created.get(topic, 3)))
         return self.random.sample(there, min(len(there), self.choose(1, 1, 1, 2)))
 
     def offset(self, topic: str, partition: int) -> int | Reference:
-        if self.rarely(0.5):
+        if self.chance(0.5):
             return Reference("end", (topic, partition), self.random.choices((0, -1, -2, 1), (5, 3, 2, 1))[0])
         return int(self.choose(0, 0, 1, 2, 3, 5, 8, -1, 100))
 
     def topic_fields(self, topic: str) -> dict[str, Any]:
         """A topic by name and by id, for either kind of version."""
-        wanted: ReferenceKind = "old id" if self.rarely() else "id"
+        wanted: ReferenceKind = "old id" if self.chance() else "id"
         name, known = Reference("name", (topic,)), Reference(wanted, (topic,))
         return {"name": name, "topic": name, "topic_id": known}
+
+
+StepKind = Callable[[StepGenerator], Step | list[Step]]
+"""Generates a step, or several that belong together."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.clients.streams_group_cases import UNCHANGED
 from tests.clients.walks import newer_group_steps as newer_groups
 from tests.clients.walks.newer_group_steps import GROUPS, any_group
-from tests.clients.walks.step_generator import StepGenerator
+from tests.clients.walks.step_generator import StepGenerator, StepKind
 from tests.clients.walks.steps import Reference, Step
 
 INPUTS: Final = {"t0": 2, "t1": 4}  # topic → partitions
@@ -133,9 +133,9 @@ def topology_of(generator: StepGenerator, group: str) -> dict[str, Any]:
     chosen: Topology = generator.applications.setdefault(
         group, generator.random.choices(list(GOOD), list(GOOD.values()))[0]
     )
-    if generator.rarely(0.08):
+    if generator.chance(0.08):
         chosen = generator.choose(*BAD, *GOOD)
-    return {"epoch": 1 if generator.rarely(0.04) else 0, "subtopologies": chosen(group)}
+    return {"epoch": 1 if generator.chance(0.04) else 0, "subtopologies": chosen(group)}
 
 
 # -- members ---------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def topology_of(generator: StepGenerator, group: str) -> dict[str, Any]:
 def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, **fields: Any) -> Step:
     return generator.step(
         "streams_group_heartbeat",
-        learns=(group, slot),
+        source=(group, slot),
         **{
             **UNCHANGED,
             "group_id": Reference("name", (group,)),
@@ -200,10 +200,8 @@ def odd_fields(generator: StepGenerator) -> Any:
 
 
 def join(generator: StepGenerator) -> Step:
-    group, slot = generator.random.choices(GROUPS, (5, 1))[0], generator.choose(*SLOTS)
-    members = generator.joined.setdefault(group, [])
-    if slot not in members:
-        members.append(slot)
+    group, slot = any_group(generator), generator.choose(*SLOTS)
+    newer_groups.add_member(generator, group, slot)
     fields: dict[str, Any] = {
         "rebalance_timeout": LONG_MS,
         "topology": topology_of(generator, group),
@@ -213,9 +211,9 @@ def join(generator: StepGenerator) -> Step:
         "process_id": generator.random.choices((f"p-{slot}", "p"), (3, 1))[0],
         "client_tags": [],
     }
-    if generator.rarely(0.1):
+    if generator.chance(0.1):
         fields |= generator.choose({"rebalance_timeout": -1}, {"topology": None}, odd_tasks(generator, group, slot))
-    if generator.rarely(0.1):
+    if generator.chance(0.1):
         fields |= odd_fields(generator)
     fields["shutdown_application"] = False  # Kafka forgets it if the member is the group's first
     return heartbeat_step(generator, group, slot, 0, **fields)
@@ -227,7 +225,7 @@ def heartbeat(generator: StepGenerator) -> Step:
     how = generator.random.choices(("nothing", "owned", "odd"), (5, 8, 1))[0]
     tasks = {"nothing": {}, "owned": owned(group, slot)}.get(how)
     fields = dict(odd_tasks(generator, group, slot) if tasks is None else tasks)
-    if generator.rarely(0.12):
+    if generator.chance(0.12):
         fields |= odd_fields(generator)
     return heartbeat_step(generator, group, slot, epoch, **fields)
 
@@ -247,7 +245,7 @@ def leave(generator: StepGenerator) -> Step:
     group, slot = member(generator)
     newer_groups.forget_member(generator, group, slot)
     epoch = generator.random.choices((-1, -2, -3), (12, 1, 1))[0]
-    fields = odd_fields(generator) if generator.rarely(0.1) else {}
+    fields = odd_fields(generator) if generator.chance(0.1) else {}
     return heartbeat_step(generator, group, slot, epoch, **fields)
 
 
@@ -273,7 +271,7 @@ def set_group_config(generator: StepGenerator) -> Step:
 def commit(generator: StepGenerator) -> Step:
     group, slot = member(generator)
     epoch = Reference("member epoch", (group, slot), generator.random.choices((0, -1, -2, 1), (8, 4, 2, 1))[0])
-    is_alone = generator.rarely(0.2)
+    is_alone = generator.chance(0.2)
     topics = [
         {
             **generator.topic_fields(topic),
@@ -305,7 +303,7 @@ def fetch_offsets(generator: StepGenerator) -> Step:
             {**generator.topic_fields(topic), "partition_indexes": generator.partitions(topic)}
             for topic in generator.topics()
         ],
-        **({"member_id": None, "member_epoch": -1} if generator.rarely(0.4) else by_member),
+        **({"member_id": None, "member_epoch": -1} if generator.chance(0.4) else by_member),
     }
     return generator.step("offset_fetch", low=9, groups=[asked], require_stable=False)
 
@@ -325,7 +323,7 @@ def create_inputs(generator: StepGenerator) -> list[Step]:
     return newer_groups.create_inputs(generator, INPUTS)
 
 
-KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
+KINDS: Final[Mapping[StepKind, float]] = {
     join: 6,
     heartbeat: 14,
     reconcile_all: 2,

@@ -1,6 +1,6 @@
 """Themes of walks: how often each kind of step is generated."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from tests.clients.walks import access_steps as access
@@ -12,11 +12,10 @@ from tests.clients.walks import share_steps as shares
 from tests.clients.walks import streams_steps as streams
 from tests.clients.walks import topic_steps as topics
 from tests.clients.walks import transaction_steps as transactions
-from tests.clients.walks.step_generator import TOPICS, StepGenerator
+from tests.clients.walks.step_generator import TOPICS, StepGenerator, StepKind
 from tests.clients.walks.steps import Step
 
-Kind = Callable[[StepGenerator], Step | list[Step]]
-TOPIC_KINDS: Final[Mapping[Kind, float]] = {
+TOPIC_KINDS: Final[Mapping[StepKind, float]] = {
     topics.create_topics: 3,
     topics.create_partitions: 1,
     topics.delete_topics: 2,
@@ -27,7 +26,7 @@ TOPIC_KINDS: Final[Mapping[Kind, float]] = {
     topics.describe_topic_partitions: 1,
     topics.describe_log_dirs: 2,
 }
-RECORD_KINDS: Final[Mapping[Kind, float]] = {
+RECORD_KINDS: Final[Mapping[StepKind, float]] = {
     records.produce: 12,
     records.fetch: 12,
     records.list_offsets: 4,
@@ -36,8 +35,8 @@ RECORD_KINDS: Final[Mapping[Kind, float]] = {
     records.describe_producers: 2,
     records.init_producer_id: 0.3,
 }
-LIMIT_KINDS: Final[Mapping[Kind, float]] = {limits.fill: 1, limits.fetch: 5}
-MEMBER_KINDS: Final[Mapping[Kind, float]] = {
+LIMIT_KINDS: Final[Mapping[StepKind, float]] = {limits.fill: 1, limits.fetch: 5}
+MEMBER_KINDS: Final[Mapping[StepKind, float]] = {
     groups.rebalance_all: 3,
     groups.join_group: 10,
     groups.sync_group: 9,
@@ -47,15 +46,19 @@ MEMBER_KINDS: Final[Mapping[Kind, float]] = {
     groups.list_groups: 1,
     groups.delete_groups: 1,
 }
-COMMIT_KINDS: Final[Mapping[Kind, float]] = {groups.offset_commit: 6, groups.offset_fetch: 5, groups.offset_delete: 1}
+COMMIT_KINDS: Final[Mapping[StepKind, float]] = {
+    groups.offset_commit: 6,
+    groups.offset_fetch: 5,
+    groups.offset_delete: 1,
+}
 
 
-def mix(*parts: tuple[Mapping[Kind, float], float]) -> dict[Kind, float]:
+def mix(*parts: tuple[Mapping[StepKind, float], float]) -> dict[StepKind, float]:
     """Combines parts; each has its share of the steps."""
     return {kind: share * weight / sum(part.values()) for part, share in parts for kind, weight in part.items()}
 
 
-THEMES: Final[Mapping[str, Mapping[Kind, float]]] = {
+THEMES: Final[Mapping[str, Mapping[StepKind, float]]] = {
     "records": mix((RECORD_KINDS, 8), (TOPIC_KINDS, 1)),
     "topics": mix((TOPIC_KINDS, 5), (RECORD_KINDS, 4), (COMMIT_KINDS, 1)),
     "members": mix((MEMBER_KINDS, 9), (COMMIT_KINDS, 1.5)),
@@ -111,8 +114,10 @@ CREATE_INPUTS: Final = {
 }
 
 
-def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | None = None) -> list[Step]:
-    """The steps of a walk, of a theme that the seed chooses; it starts with one to three topics."""
+def generate_steps(seed: int, count: int, highest: dict[str, int], theme: str | None) -> list[Step]:
+    """The steps of a walk, which begins with the creation of topics. `theme` None: the seed chooses
+    one.
+    """
     generator = StepGenerator(seed, highest, groups.SHORT_MS if theme == EXPIRY else groups.LONG_MS)
     chosen = theme or generator.choose(*THEMES)
     kinds = ON_REQUEST.get(chosen) or THEMES[chosen]

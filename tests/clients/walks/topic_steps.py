@@ -22,7 +22,7 @@ OPERATIONS: Final = (0, 0, 0, 1, 1, 2, 3)  # set, delete, append, subtract
 
 def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
     names = [topic] if topic else [generator.choose(*TOPICS)]
-    validate_only = topic is None and generator.rarely()
+    validate_only = topic is None and generator.chance()
     wanted: list[dict[str, Any]] = [
         {
             "name": Reference("name", (name,)),
@@ -52,7 +52,7 @@ def create_partitions(generator: StepGenerator) -> Step:
         {"name": Reference("name", (name,)), "count": generator.choose(1, 2, 3, 3), "assignments": None}
         for name in generator.topics()
     ]
-    return generator.step("create_partitions", topics=wanted, timeout=10_000, validate_only=generator.rarely(0.1))
+    return generator.step("create_partitions", topics=wanted, timeout=10_000, validate_only=generator.chance(0.1))
 
 
 def delete_topics(generator: StepGenerator) -> Step:
@@ -63,7 +63,7 @@ def delete_topics(generator: StepGenerator) -> Step:
         generator.deleted_from.discard(name)
     if step.version < 6:
         step.fields["topic_names"] = [Reference("name", (name,)) for name in names]
-    elif generator.rarely(0.5):
+    elif generator.chance(0.5):
         step.fields["topics"] = [{"name": Reference("name", (name,)), "topic_id": None} for name in names]
     else:
         step.fields["topics"] = [
@@ -87,7 +87,7 @@ def incremental_alter_configs(generator: StepGenerator) -> Step:
         {"resource_type": TOPIC, "resource_name": Reference("name", (name,)), "configs": configs}
         for name in generator.topics()
     ]
-    return generator.step("incremental_alter_configs", resources=resources, validate_only=generator.rarely(0.1))
+    return generator.step("incremental_alter_configs", resources=resources, validate_only=generator.chance(0.1))
 
 
 def alter_configs(generator: StepGenerator) -> Step:
@@ -96,7 +96,7 @@ def alter_configs(generator: StepGenerator) -> Step:
         {"resource_type": TOPIC, "resource_name": Reference("name", (name,)), "configs": configs}
         for name in generator.topics()
     ]
-    return generator.step("alter_configs", resources=resources, validate_only=generator.rarely(0.1))
+    return generator.step("alter_configs", resources=resources, validate_only=generator.chance(0.1))
 
 
 def describe_configs(generator: StepGenerator) -> Step:
@@ -104,12 +104,12 @@ def describe_configs(generator: StepGenerator) -> Step:
         {"resource_type": TOPIC, "resource_name": Reference("name", (name,)), "configuration_keys": list(SETTINGS)}
         for name in generator.topics()
     ]
-    return generator.step("describe_configs", resources=resources, include_synonyms=generator.rarely(0.5))
+    return generator.step("describe_configs", resources=resources, include_synonyms=generator.chance(0.5))
 
 
 def metadata(generator: StepGenerator) -> Step:
     names = generator.topics()
-    by_id = generator.rarely(0.3)
+    by_id = generator.chance(0.3)
     return generator.step(
         "metadata",
         low=10 if by_id else 4,
@@ -133,7 +133,7 @@ def describe_topic_partitions(generator: StepGenerator) -> Step:
         "describe_topic_partitions",
         topics=[{"name": Reference("name", (name,))} for name in names],
         response_partition_limit=generator.choose(1, 2, 3, 2000, 0),
-        cursor=cursor if generator.rarely(0.6) else None,
+        cursor=cursor if generator.chance(0.6) else None,
     )
 
 

@@ -2,13 +2,13 @@
 end their transactions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.clients.walks import group_steps as groups
 from tests.clients.walks import record_steps as records
 from tests.clients.walks import topic_steps as topics
-from tests.clients.walks.step_generator import TIMES, StepGenerator
+from tests.clients.walks.step_generator import TIMES, StepGenerator, StepKind
 from tests.clients.walks.steps import BatchSpec, Reference, Step
 from tests.clients.walks.walk_state import UNKNOWN_PRODUCER
 
@@ -39,40 +39,40 @@ def epoch_of(transactional_id: str) -> Reference:
 
 
 def uses_second_protocol(generator: StepGenerator, transactional_id: str) -> bool:
-    return (transactional_id in SECOND_PROTOCOL) != generator.rarely(0.04)
+    return (transactional_id in SECOND_PROTOCOL) != generator.chance(0.04)
 
 
 def producer(generator: StepGenerator, transactional_id: str) -> dict[str, Any]:
     """Transactional id, producer id and epoch: its own, usually."""
-    another = producer_of(generator.choose(*IDS)) if generator.rarely() else UNKNOWN_PRODUCER
+    another = producer_of(generator.choose(*IDS)) if generator.chance() else UNKNOWN_PRODUCER
     shift = generator.random.choices((0, -1, 1), (25, 1, 1))[0]
     return {
-        "transactional_id": "" if generator.rarely(0.01) else name_of(transactional_id),
-        "producer_id": another if generator.rarely(0.04) else producer_of(transactional_id),
+        "transactional_id": "" if generator.chance(0.01) else name_of(transactional_id),
+        "producer_id": another if generator.chance(0.04) else producer_of(transactional_id),
         "producer_epoch": Reference("producer epoch", (transactional_id,), shift),
     }
 
 
 def init_producer_id(generator: StepGenerator) -> Step:
     transactional_id = choose_id(generator)
-    own = generator.rarely(0.4)
+    own = generator.chance(0.4)
     nobody = {"producer_id": -1, "producer_epoch": -1}
     return generator.step(
         "init_producer_id",
         low=3 if own else 0,
-        learns=(transactional_id,),
+        source=(transactional_id,),
         **(producer(generator, transactional_id) if own else nobody)
-        | {"transactional_id": "" if generator.rarely(0.02) else name_of(transactional_id)},
+        | {"transactional_id": "" if generator.chance(0.02) else name_of(transactional_id)},
         transaction_timeout=generator.random.choices((TIMEOUT_MS, 0, 1 << 30), (25, 1, 1))[0],
-        enable2_pc=generator.rarely(0.03),
-        keep_prepared_txn=generator.rarely(0.03),
+        enable2_pc=generator.chance(0.03),
+        keep_prepared_txn=generator.chance(0.03),
     )
 
 
 def begin_producer(generator: StepGenerator, transactional_id: str) -> Step:
     return generator.step(
         "init_producer_id",
-        learns=(transactional_id,),
+        source=(transactional_id,),
         transactional_id=name_of(transactional_id),
         transaction_timeout=TIMEOUT_MS,
         producer_id=-1,
@@ -93,7 +93,7 @@ def add_partitions_step(
     generator: StepGenerator, asking: dict[str, Any], chosen: list[tuple[str, list[int]]], *, high: int
 ) -> Step:
     added = [{"name": Reference("name", (topic,)), "partitions": partitions} for topic, partitions in chosen]
-    transaction = {**asking, "verify_only": generator.rarely(0.3), "topics": added}
+    transaction = {**asking, "verify_only": generator.chance(0.3), "topics": added}
     return generator.step(
         "add_partitions_to_txn",
         high=high,
@@ -131,7 +131,7 @@ def produce_step(
         "produce",
         low=12 if second else 3,
         high=99 if second else 11,
-        transactional_id=None if not valid and generator.rarely(0.02) else name_of(transactional_id),
+        transactional_id=None if not valid and generator.chance(0.02) else name_of(transactional_id),
         acks=-1,
         timeout=10_000,
         topic_data=data,
@@ -149,7 +149,7 @@ def build_batch(
         producer=own,
         epoch=Reference("producer epoch", (transactional_id,), shift),
         sequence=Reference("sequence", (topic, index, own), plus),
-        transactional=valid or not generator.rarely(0.03),
+        transactional=valid or not generator.chance(0.03),
     )
 
 
@@ -164,8 +164,8 @@ def end_txn_step(generator: StepGenerator, transactional_id: str, asking: dict[s
         "end_txn",
         low=5 if second else 0,
         high=99 if second else 4,
-        learns=(transactional_id,),
-        committed=not generator.rarely(0.35),
+        source=(transactional_id,),
+        committed=not generator.chance(0.35),
         **asking,
     )
 
@@ -203,7 +203,7 @@ def offset_commit_step(generator: StepGenerator, transactional_id: str, asking: 
         high=99 if second else 4,
         group_id=Reference("name", (group,)),
         generation_id=generator.random.choices((-1, 3), (20, 1))[0],
-        member_id="" if not generator.rarely(0.04) else "nobody",
+        member_id="" if not generator.chance(0.04) else "nobody",
         group_instance_id=None,
         topics=offsets,
         **asking,
@@ -232,11 +232,11 @@ def whole_transaction(generator: StepGenerator) -> list[Step]:
         steps += [
             produce_step(generator, transactional_id, chosen, valid=True) for _ in range(generator.choose(1, 1, 2))
         ]
-    if generator.rarely(0.4):
+    if generator.chance(0.4):
         group_id = Reference("name", (group,))
         steps += [generator.step("add_offsets_to_txn", group_id=group_id, **asking)] * first
         steps += [offset_commit_step(generator, transactional_id, asking, group)]
-    if generator.rarely(0.8):
+    if generator.chance(0.8):
         steps += [end_txn_step(generator, transactional_id, asking)]
     return steps
 
@@ -264,10 +264,10 @@ def describe_transactions(generator: StepGenerator) -> Step:
 def list_transactions(generator: StepGenerator) -> Step:
     return generator.step(
         "list_transactions",
-        state_filters=[generator.choose(*STATES)] if generator.rarely(0.5) else [],
-        producer_id_filters=[producer_of(choose_id(generator))] if generator.rarely(0.3) else [],
-        duration_filter=3_600_000 if generator.rarely(0.2) else -1,
-        transactional_id_pattern=generator.choose(".*x0", "x0", "(") if generator.rarely(0.2) else None,
+        state_filters=[generator.choose(*STATES)] if generator.chance(0.5) else [],
+        producer_id_filters=[producer_of(choose_id(generator))] if generator.chance(0.3) else [],
+        duration_filter=3_600_000 if generator.chance(0.2) else -1,
+        transactional_id_pattern=generator.choose(".*x0", "x0", "(") if generator.chance(0.2) else None,
     )
 
 
@@ -289,7 +289,7 @@ def fetch_alone(generator: StepGenerator) -> Step:
             "partitions": [
                 {
                     "partition": index,
-                    "fetch_offset": 0 if generator.rarely(0.6) else generator.offset(topic, index),
+                    "fetch_offset": 0 if generator.chance(0.6) else generator.offset(topic, index),
                     "partition_max_bytes": records.PLENTY,
                     "current_leader_epoch": -1,
                     "last_fetched_epoch": -1,
@@ -312,7 +312,7 @@ def fetch_alone(generator: StepGenerator) -> Step:
     )
 
 
-KINDS: Final[Mapping[Callable[[StepGenerator], Step | list[Step]], float]] = {
+KINDS: Final[Mapping[StepKind, float]] = {
     create_topics: 0.4,
     topics.create_partitions: 0.2,
     topics.delete_topics: 0.4,

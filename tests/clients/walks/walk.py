@@ -164,7 +164,7 @@ class Walk:
         ]
         if not lines:
             return None
-        chance = any(
+        is_nondeterministic = any(
             re.match(pattern, f"{pending_step.step.api} {line}") for pattern in NONDETERMINISTIC for line in lines
         )
-        return Difference(pending_step.at, pending_step.step, lines, chance)
+        return Difference(pending_step.at, pending_step.step, lines, is_nondeterministic)

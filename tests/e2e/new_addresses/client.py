@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import confluent_kafka as ck
 from kafka import KafkaConsumer
@@ -101,8 +102,8 @@ def main(kind: str, bootstrap: str, topic: str, group: str) -> None:
             raise SystemExit(f"unknown kind {kind!r}")
 
 
-def run_members(read: object, *arguments: object) -> None:
-    assert callable(read)
+def run_members(read: Callable[..., None], *arguments: str) -> None:
+    """Runs `read` with these arguments in one thread per member of the group."""
     threads = [threading.Thread(target=read, args=arguments, name=f"member-{n}") for n in range(MEMBERS)]
     for thread in threads:
         thread.start()

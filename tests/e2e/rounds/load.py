@@ -18,6 +18,7 @@ from tests.waiting import eventually
 CLIENT_CONFIG = {"socket.timeout.ms": 3000, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 5000}
 RECORDS_PER_S = 400.0
 DELIVERY_TIMEOUT_S = 60.0
+READS_WITHIN_S = 30.0
 
 TopicPartition = tuple[str, int]  # topic, partition
 
@@ -116,9 +117,8 @@ class GroupMember:
     topic: str
     group: str
     consumed: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)
-    committed: dict[TopicPartition, int] = field(
-        default_factory=dict
-    )  # the highest offset whose commit was acknowledged
+    # The highest offset whose commit was acknowledged.
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     recovered_errors: list[str] = field(default_factory=list)  # errors that it was sent and recovered from
     settings: dict[str, str] = field(default_factory=dict)
@@ -218,11 +218,9 @@ class Load:
         return union
 
 
-def read_all_records(
-    bootstrap: str, topic: str, partitions: int, within_s: float = 30.0
-) -> dict[TopicPartition, dict[int, bytes]]:
+def read_all_records(bootstrap: str, topic: str, partitions: int) -> dict[TopicPartition, dict[int, bytes]]:
     """All records of a topic, read by a new consumer. Raises AssertionError if it has not reached
-    the end of each partition within `within_s`.
+    the end of each partition after READS_WITHIN_S.
     """
     reader = ck.Consumer(
         {
@@ -236,12 +234,12 @@ def read_all_records(
     )
     found: dict[TopicPartition, dict[int, bytes]] = {(topic, number): {} for number in range(partitions)}
     ends: dict[int, int] = {}
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + READS_WITHIN_S
     try:
         reader.assign([ck.TopicPartition(topic, number, 0) for number in range(partitions)])
         while len(ends) < partitions:
             assert time.monotonic() < deadline, (
-                f"reached only the ends of partitions {sorted(ends)} within {within_s} s"
+                f"reached only the ends of partitions {sorted(ends)} within {READS_WITHIN_S} s"
             )
             for message in reader.consume(1000, timeout=0.5):
                 error = message.error()

@@ -80,10 +80,10 @@ def run_round(cluster: ProcessCluster, seed: str, folder: Path) -> RoundResult:
         context = faults.FaultContext(cluster, log, random, topic)
         inject_faults(context, planned, find_coordinator(cluster, load.members[0].group))
         faults_ended = time.monotonic()
-        eventually(lambda: cluster.is_healthy(), within_s=RECOVERY_TIMEOUT_S, message="a healthy cluster")
+        cluster.wait_until_healthy(within_s=RECOVERY_TIMEOUT_S)
         recovery_s = time.monotonic() - faults_ended
         log.write(f"healthy after {recovery_s:.2f} s; controller {cluster.controller_id()}")
-        time.sleep(0.5)
+        time.sleep(0.5)  # records of the healthy cluster too; it waits for nothing
         load.stop_producers()
         problems += check_records(cluster, load, topic)
     except (AssertionError, OSError, KafkaError, LookupError, ck.KafkaException) as reason:
@@ -162,7 +162,7 @@ def create_load(cluster: ProcessCluster, topic: str, random: Random) -> Load:
 def create_topic(cluster: ProcessCluster, topic: str, config: dict[str, str]) -> None:
     client = rd.admin_client(cluster.bootstrap)  # must outlive its request
     client.create_topics([NewTopic(topic, PARTITIONS, 3, config=config)])[topic].result(30)
-    eventually(lambda: cluster.is_healthy(), within_s=RECOVERY_TIMEOUT_S, message="a new topic in sync")
+    cluster.wait_until_healthy(within_s=RECOVERY_TIMEOUT_S)
 
 
 def inject_faults(context: faults.FaultContext, planned: list[faults.PlannedFault], coordinator: int) -> None:

@@ -4,7 +4,7 @@ transactions, and compares what was copied.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -86,7 +86,7 @@ def kill_under_load(
             cluster.brokers[broker].kill()
             time.sleep(random.uniform(0, 1.0))
             cluster.brokers[broker].start()
-            eventually(cluster.is_healthy, within_s=60, message=partial(describe_problems, cluster))
+            cluster.wait_until_healthy()
             report(f"kill {number}: broker {broker} ({reason}); {[worker.committed for worker in workers]} commits")
     sent = Counter(acknowledged)
     assert sent.total() == len(sent), "a record was acknowledged twice"
@@ -134,17 +134,17 @@ def choose_broker(cluster: ProcessCluster, workers: Sequence[CopyWorker], random
 def find_coordinator(cluster: ProcessCluster, key: str, kind: int) -> int:
     request = FindCoordinatorRequest(key_type=i8(kind), coordinator_keys=(key,))
 
-    async def ask(client: Client) -> int:
+    async def ask_broker(client: Client) -> int:
         (found,) = (await client.send(request)).coordinators
         if found.error_code is not ErrorCode.none:
             raise KafkaError(found.error_code)
         return int(found.node_id)
 
-    return eventually(lambda: call_some_broker(cluster, ask), message=f"a coordinator of {key}")
+    return eventually(lambda: call_some_broker(cluster, ask_broker), message=f"a coordinator of {key}")
 
 
-def call_some_broker(cluster: ProcessCluster, call: Callable[[Client], object]) -> int:
-    """0 while no broker answers."""
+def call_some_broker(cluster: ProcessCluster, call: Callable[[Client], Awaitable[int]]) -> int:
+    """Result of the first broker whose call succeeds; 0 if there is none."""
     for number in cluster.running_ids:
         try:
             return int(cluster.call_broker(number, call))
@@ -173,7 +173,3 @@ def has_copied(cluster: ProcessCluster, worker: CopyWorker, count: int) -> bool:
 
 def describe_copies(cluster: ProcessCluster, worker: CopyWorker, count: int) -> str:
     return f"{len(read_committed(cluster, worker.target))} of {count} in {worker.target}; {worker.errors[-3:]}"
-
-
-def describe_problems(cluster: ProcessCluster) -> str:
-    return "; ".join(cluster.health_problems())

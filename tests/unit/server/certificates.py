@@ -15,9 +15,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
 
 @pytest.fixture(scope="module")
 def keystore(authority: CertificateAuthority) -> Path:
-    file = authority.folder / "keystore.pem"
-    file.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
-    return file
+    return authority.write_keystore()
 
 
 def tls_broker(folder: Path, keystore: Path, **settings: str) -> SmallBroker:

@@ -60,10 +60,10 @@ async def test_requests_of_one_turn_have_a_trace_each(tmp_path: Path) -> None:
             producers = traced.send(*[plain_requests.produce_request(TOPIC, RECORDS)] * 3)
             errors = [plain_requests.error_code(bytes(one.transport.last[4:]), TOPIC) for one in producers]
             assert errors == [0, 0, 0]
-        requests = collector.named("Produce", messaging_destination_name=TOPIC)
+        requests = collector.spans_named("Produce", messaging_destination_name=TOPIC)
         assert [one.attributes["messaging.kafka.offset"] for one in requests] == [0, 1, 2]
         assert len({one.trace_id for one in requests}) == 3
-        assert {child.name for one in requests for child in collector.children(one)} == {"log append"}
+        assert {child.name for one in requests for child in collector.children_of(one)} == {"log append"}
         assert {one.resource["service.name"] for one in requests} == {"ottla-broker"}
 
 
@@ -72,7 +72,7 @@ async def test_error_of_a_request_is_its_status(tmp_path: Path) -> None:
     with run_collector() as collector:
         async with run_traced_broker(tmp_path, collector) as traced:
             traced.send(plain_requests.produce_request(TOPIC, RECORDS, partition=99))
-        (request,) = collector.named("Produce")
+        (request,) = collector.spans_named("Produce")
         assert (request.error, request.attributes["messaging.kafka.offset"]) == ("UNKNOWN_TOPIC_OR_PARTITION", -1)
 
 
@@ -81,12 +81,12 @@ async def test_fetch_has_what_it_asks_for(tmp_path: Path) -> None:
     with run_collector() as collector:
         async with run_traced_broker(tmp_path, collector) as traced:
             traced.send(plain_requests.produce_request(TOPIC, RECORDS), fetch_request(0, 0))
-        (request,) = collector.named("Fetch")
+        (request,) = collector.spans_named("Fetch")
         assert (request.attributes["messaging.destination.name"], request.attributes["messaging.kafka.offset"]) == (
             TOPIC,
             0,
         )
-        assert [child.name for child in collector.children(request)] == ["log read"]
+        assert [child.name for child in collector.children_of(request)] == ["log read"]
 
 
 @async_test
