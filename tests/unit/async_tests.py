@@ -1,4 +1,4 @@
-"""Tests that are coroutine functions."""
+"""Tests that are coroutine functions, and how they wait."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -7,10 +7,16 @@ from typing import Any
 
 
 def async_test(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Runs a coroutine function as a test, on an event loop of its own, for at most 20 s."""
+    """Runs a coroutine function as a test, on an event loop of its own, for at most 60 s."""
 
     @wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **named), 20))
+        asyncio.run(asyncio.wait_for(test(*arguments, **named), 60))
 
     return run
+
+
+async def wait_until(condition: Callable[[], object]) -> None:
+    """Polls the condition until its result is true. The test's own time limit bounds the wait."""
+    while not condition():  # noqa: ASYNC110 (tests wait for state that has no event)
+        await asyncio.sleep(0.002)

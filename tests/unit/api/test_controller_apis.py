@@ -38,8 +38,9 @@ from ottla_broker.security.client_quota_manager import ClientQuotaManager, Quota
 from ottla_broker.wire.conversion import convert_message
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
+from tests.unit.async_tests import async_test
 from tests.unit.authorizers import DenyAll
-from tests.unit.metadata.small_controller import SmallController, async_test
+from tests.unit.metadata.small_controller import SmallController
 
 
 class ControllerApis:

@@ -23,9 +23,9 @@ from ottla_broker.log import maintenance
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.telemetry.pushed_metrics import PushedPoint
+from tests.unit.async_tests import wait_until
 from tests.unit.broker_without_sockets import run_broker
 from tests.unit.http.test_server import WAITING, small_server
-from tests.unit.metadata.small_controller import until
 from tests.unit.topic_creation import create_topic
 
 MANY: Final = 2_000
@@ -116,7 +116,7 @@ def test_a_scrape_does_little_in_one_iteration_of_the_loop(tmp_path: Path, monke
     async def scenario() -> None:
         async with run_broker(tmp_path, log_cleaner_backoff_ms=HOUR_MS, replica_lag_time_max_ms=HOUR_MS) as broker:
             await create_topic(broker.active_controller(), NewTopic("many", MANY, 1))
-            await until(lambda: len(broker.partitions) == MANY)
+            await wait_until(lambda: len(broker.partitions) == MANY)
             server = small_server()
             add_many(broker, server)
             async with run_http_server(broker, server) as url:
@@ -141,7 +141,7 @@ def test_topics_come_and_go_during_scrapes(tmp_path: Path) -> None:
         async with run_broker(tmp_path) as broker, run_http_server(broker, small_server()) as url:
             controller = broker.active_controller()
             await create_topic(controller, NewTopic("stays", 200, 1))
-            await until(lambda: len(broker.partitions) == 200)
+            await wait_until(lambda: len(broker.partitions) == 200)
             deleted = 0
 
             async def create_and_delete() -> None:

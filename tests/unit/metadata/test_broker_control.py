@@ -9,7 +9,8 @@ import pytest
 from ottla_broker.metadata.cluster_control import BrokerHeartbeat
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import SmallController, async_test, until
+from tests.unit.async_tests import async_test, wait_until
+from tests.unit.metadata.small_controller import SmallController
 from tests.unit.topic_creation import create_topic
 
 
@@ -256,7 +257,7 @@ async def test_a_new_controller_fences_its_predecessor_and_gives_the_others_a_se
     small = await SmallController().add_brokers(1, 2, 3)
     small.image.previous_controller_id = 2
     control_loop = asyncio.create_task(small.controller.run())
-    await until(small.fenced)
+    await wait_until(small.fenced)
     control_loop.cancel()
     assert small.fenced() == [2]
     assert small.brokers.heartbeats.is_alive(3, small.image.brokers[3].epoch, asyncio.get_running_loop().time())

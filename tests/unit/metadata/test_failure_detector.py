@@ -14,7 +14,8 @@ from ottla_broker.metadata.failure_detector import PROBE_REQUEST, FailureDetecto
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
-from tests.unit.metadata.small_controller import SmallController, async_test, until
+from tests.unit.async_tests import async_test, wait_until
+from tests.unit.metadata.small_controller import SmallController
 
 RESPONSE = b"\0\0\0\2ok"
 
@@ -74,10 +75,10 @@ async def test_a_broker_whose_port_refuses_connections_fails_at_once_under_its_e
     await broker.open()
     image = image_of(broker)
     detector, failed = start_detector(image)
-    await until(lambda: detector._probes)
+    await wait_until(lambda: detector._probes)
     assert not detector.has_suspects
     broker.close_port()
-    await until(lambda: failed)
+    await wait_until(lambda: failed)
     assert failed == [(2, 5)]
     # For a controller that is elected later
     assert [(broker_id, epoch) for broker_id, epoch, _ in detector.failed_brokers()] == [(2, 5)]
@@ -97,13 +98,13 @@ async def test_a_broken_probe_is_connected_again() -> None:
     broker = Broker()
     await broker.open()
     detector, failed = start_detector(image_of(broker))
-    await until(lambda: detector._probes)
+    await wait_until(lambda: detector._probes)
     broker.close_connections()
-    await until(lambda: len(broker.connections) == 2)
-    await until(lambda: not detector.has_suspects)
+    await wait_until(lambda: len(broker.connections) == 2)
+    await wait_until(lambda: not detector.has_suspects)
     assert failed == []
     await detector.close()
-    await until(lambda: broker.closed_connections == 2)
+    await wait_until(lambda: broker.closed_connections == 2)
     broker.close_port()
 
 
@@ -112,7 +113,7 @@ async def test_a_broker_that_answers_is_alive_and_one_with_open_sockets_alone_is
     broker = Broker()
     await broker.open()
     detector, _ = start_detector(image_of(broker))
-    await until(lambda: detector._probes)
+    await wait_until(lambda: detector._probes)
     await detector.probe_brokers([2], within_s=10)
     assert not detector.has_suspects
     broker.is_responding = False
@@ -122,7 +123,7 @@ async def test_a_broker_that_answers_is_alive_and_one_with_open_sockets_alone_is
     broker.close_connections()
     await probing
     assert detector.has_suspects
-    await until(lambda: len(broker.connections) == 2)  # its port still accepts connections
+    await wait_until(lambda: len(broker.connections) == 2)  # its port still accepts connections
     await asyncio.sleep(0.01)
     assert detector.has_suspects
     await detector.close()
@@ -134,7 +135,7 @@ async def test_concurrent_probes_share_a_request() -> None:
     broker = Broker()
     await broker.open()
     detector, _ = start_detector(image_of(broker))
-    await until(lambda: detector._probes)
+    await wait_until(lambda: detector._probes)
     (probe,) = detector._probes.values()
     first, second, third = probe.send_probe(), probe.send_probe(), probe.send_probe()
     assert second is third is not first  # the first request may have been answered before they began
@@ -162,9 +163,9 @@ async def test_a_suspect_delays_clients_only_for_a_moment() -> None:
     broker = Broker()
     await broker.open()
     detector, failed = start_detector(image_of(broker))
-    await until(lambda: detector._probes)
+    await wait_until(lambda: detector._probes)
     broker.close_port()
-    await until(lambda: failed)
+    await wait_until(lambda: failed)
     began = asyncio.get_running_loop().time()
     await detector.wait_until_resolved(within_s=0.05)
     assert asyncio.get_running_loop().time() - began < 5
@@ -181,10 +182,10 @@ async def test_the_controller_fences_brokers_that_failed_before_and_after_its_el
         small.image, small.log, Runtime(), Config.of({"log.dirs": "/nowhere", "node.id": "1"}), 1, detector
     )
     running = asyncio.create_task(controller.run())
-    await until(lambda: small.fenced() == [2])
+    await wait_until(lambda: small.fenced() == [2])
     assert detector.on_broker_failed is not None
     detector.on_broker_failed(3, small.image.brokers[3].epoch, "a test")
-    await until(lambda: small.fenced() == [2, 3])
+    await wait_until(lambda: small.fenced() == [2, 3])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert detector.on_broker_failed is None

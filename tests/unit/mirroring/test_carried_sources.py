@@ -29,7 +29,7 @@ from ottla_broker.mirroring.sync_plan import (
     plan_identical,
 )
 from ottla_broker.wire.errors import KafkaError
-from tests.unit.metadata.small_controller import async_test
+from tests.unit.async_tests import async_test
 from tests.unit.mirroring.test_plan_identical import HERE, MirrorPlanWorld, view
 
 NEWARK = AppendedSourceDescription(UUID(int=1), "newark", "t", FIRST_RESERVED_PRODUCER_ID + 11, 2)

@@ -19,7 +19,7 @@ from ottla_broker.mirroring.sync_plan import (
     plan_identical,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import async_test
+from tests.unit.async_tests import async_test
 from tests.unit.mirroring.test_plan_identical import MirrorPlanWorld, view
 
 

@@ -11,8 +11,8 @@ from ottla_broker.metadata.mirror_plans import MirrorReport, produce_rejection
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
 from ottla_broker.mirroring.failover import abort_open_transactions, report_end_offset
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.async_tests import async_test, wait_until
 from tests.unit.log.log_fixtures import batch, marker
-from tests.unit.metadata.small_controller import async_test, until
 from tests.unit.replication.leader_partition import (
     ME,
     TOPIC,
@@ -76,7 +76,7 @@ async def test_former_leader_reports_nothing(tmp_path: Path) -> None:
     reporting = asyncio.create_task(report_end_offset(partition, ME, 9, controller.send_report))
     await asyncio.sleep(0)
     update_metadata(partition, leader=2, leader_epoch=2)
-    await until(reporting.done)
+    await wait_until(reporting.done)
     assert not controller.reports
 
 

@@ -14,7 +14,8 @@ from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic, origin_clusters
 from ottla_broker.mirroring.sync_plan import AddSource, RejectedTopic, ResumeSource, SyncStep, plan_appended
 from ottla_broker.wire.errors import KafkaError
-from tests.unit.metadata.small_controller import SmallController, async_test
+from tests.unit.async_tests import async_test
+from tests.unit.metadata.small_controller import SmallController
 
 HERE = "here"
 

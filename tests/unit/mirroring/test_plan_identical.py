@@ -26,7 +26,8 @@ from ottla_broker.mirroring.sync_plan import (
     plan_identical,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import SmallController, async_test
+from tests.unit.async_tests import async_test
+from tests.unit.metadata.small_controller import SmallController
 from tests.unit.topic_creation import create_topic
 
 HERE = "here"  # this cluster's id

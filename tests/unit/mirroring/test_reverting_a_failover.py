@@ -8,7 +8,7 @@ from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
 from ottla_broker.mirroring.sync_plan import FailBack, RejectedTopic, is_mirrored
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import async_test
+from tests.unit.async_tests import async_test
 from tests.unit.mirroring.test_plan_identical import MirrorPlanWorld, view
 
 

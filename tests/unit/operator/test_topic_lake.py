@@ -22,8 +22,8 @@ from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import Topic
 from ottla_operator.resources.validation import validate_resource
 from ottla_spark.definition import load_pipeline
+from tests.unit.async_tests import async_test
 from tests.unit.operator import samples
-from tests.unit.operator.loop import on_loop
 from tests.unit.operator.topic_world import KEY, TopicWorld
 
 URL = {"type": "hadoop", "warehouse": "s3a://bucket/lake"}
@@ -88,7 +88,7 @@ def test_status_says_how_far_the_table_is_behind() -> None:
     assert lake_status(topic(), {"status": not_ready}) == {"pipeline": "lake-flights", "message": "no"}
 
 
-@on_loop
+@async_test
 async def test_pipeline_belongs_to_the_topic_and_its_lag_is_in_the_status() -> None:
     world = TopicWorld()
     world.create("flights", lake=LAKE)
@@ -118,7 +118,7 @@ async def test_pipeline_belongs_to_the_topic_and_its_lag_is_in_the_status() -> N
     assert "lake" not in world.status("flights")
 
 
-@on_loop
+@async_test
 async def test_pipeline_of_somebody_else_is_not_changed() -> None:
     world = TopicWorld()
     other = samples.pipeline("lake-flights")

@@ -18,7 +18,8 @@ from tests.kube.certificates import (
     create_server_certificate,
 )
 from tests.unit.api.brokers import RawConnection, SmallBroker, serve
-from tests.unit.server.connections import capture_log, eventually, request_api_versions
+from tests.unit.async_tests import wait_until
+from tests.unit.server.connections import capture_log, request_api_versions
 from tests.unit.server.test_tls import client_context, connect_with_tls, start_listening, tls_test
 
 
@@ -79,7 +80,7 @@ async def test_new_connections_get_the_new_certificate_and_open_ones_stay(
         pass
     assert (await request_api_versions(open_connection)).error_code is ErrorCode.none
     replace_file(file, "half of a fi")
-    await eventually(lambda: bool(logged()))
+    await wait_until(lambda: bool(logged()))
     assert logged() == [
         f"changed certificates of listener SSL are not used: ssl.keystore.location={file} has no certificate in PEM "
         "(-----BEGIN CERTIFICATE-----)"

@@ -18,8 +18,9 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, write_request
 from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, serve, start_listening
 from tests.unit.api.requests import fetch_request, produce_request
+from tests.unit.async_tests import wait_until
 from tests.unit.authorizers import DenyAll
-from tests.unit.server.connections import broker_test, eventually
+from tests.unit.server.connections import broker_test
 
 VERSION = 9
 CORRUPT = bytearray(batch(b"x"))
@@ -158,10 +159,10 @@ async def test_joined_requests_wait_for_the_whole_isr(broker: SmallBroker) -> No
     producer = Producer(await RawConnection.open(await start_listening(server)))
     assert await producer.produce((0, batch(b"first")), acks=1) == [(0, ErrorCode.none)]
     producer.send((0, batch(b"0")), acks=-1)  # has another template, so it is served alone
-    await eventually(lambda: partition.log.end == 2)
+    await wait_until(lambda: partition.log.end == 2)
     with count_joined() as joined:
         producer.send((0, batch(b"1")), (0, batch(b"2")), acks=-1)
-        await eventually(lambda: partition.log.end == 4)
+        await wait_until(lambda: partition.log.end == 4)
     assert joined == [2]
     partition.leader.record_fetch(2, -1, 3, 0)
     assert await producer.receive_offsets(2) == [(0, ErrorCode.none, 1), (0, ErrorCode.none, 2)]
@@ -193,7 +194,7 @@ async def test_records_of_a_connection_that_closes_are_appended(broker: SmallBro
     producer = await Producer.open(port)
     producer.send(*[(0, batch(b"%d" % number)) for number in range(4)])
     producer.connection.writer.close()
-    await eventually(lambda: partition.log.end == 5 and not server.connections)
+    await wait_until(lambda: partition.log.end == 5 and not server.connections)
     await server.close()
 
 

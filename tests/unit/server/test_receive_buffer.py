@@ -13,7 +13,8 @@ from ottla_broker.server import listen_on_socket
 from ottla_broker.wire.api_keys import ApiKey
 from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve, start_listening
 from tests.unit.api.requests import produce_request
-from tests.unit.server.connections import broker_test, eventually
+from tests.unit.async_tests import wait_until
+from tests.unit.server.connections import broker_test
 
 SETTINGS = {"log.dirs": "/nowhere", "listeners": "PLAINTEXT://127.0.0.1:0"}
 
@@ -38,7 +39,7 @@ async def produce(client: RawConnection, payload_bytes: int, requests: int = 1) 
 async def connect(broker: SmallBroker) -> tuple[RawConnection, Connection]:
     server = serve(broker, ConnectionLimits.from_config(broker.config))
     client = await RawConnection.open(await start_listening(server))
-    await eventually(lambda: bool(server.connections))
+    await wait_until(lambda: bool(server.connections))
     (accepted,) = server.connections
     return client, accepted
 

@@ -5,7 +5,8 @@ from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve, start_listening
 from tests.unit.api.requests import fetch_request
-from tests.unit.server.connections import broker_test, eventually
+from tests.unit.async_tests import wait_until
+from tests.unit.server.connections import broker_test
 from tests.unit.server.test_produce_turn import Producer
 
 FETCH_VERSION = 12
@@ -36,7 +37,7 @@ async def test_wait_of_a_fetch_is_its_remote_time(broker: SmallBroker) -> None:
     consumer, producer = await RawConnection.open(port), await Producer.open(port)
     (before,) = [one for one in server.connections if one.state.port == consumer.writer.get_extra_info("sockname")[1]]
     consumer.send(ApiKey.FETCH, FETCH_VERSION, 1, fetch_request({("a", 0): 1}, wait_ms=60_000, min_bytes=1))
-    await eventually(lambda: [one.api for one in before.waiting_requests()] == [ApiKey.FETCH])
+    await wait_until(lambda: [one.api for one in before.waiting_requests()] == [ApiKey.FETCH])
     assert counts(server, ApiKey.FETCH)["total"] == 0
     await producer.produce((0, batch(b"x")))
     await consumer.receive()

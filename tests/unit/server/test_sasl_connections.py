@@ -16,8 +16,8 @@ from ottla_broker.security.scram import MECHANISMS, ScramCredential, ScramMechan
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.sasl import ScramClient
 from tests.unit.api.brokers import RawConnection, SmallBroker, serve
-from tests.unit.async_tests import async_test
-from tests.unit.server.connections import capture_log, eventually, request_api_versions
+from tests.unit.async_tests import async_test, wait_until
+from tests.unit.server.connections import capture_log, request_api_versions
 
 CREDENTIALS = {mechanism: make_credential(mechanism, "right", b"salt", 4096) for mechanism in ScramMechanism}
 
@@ -63,7 +63,7 @@ async def test_rule_18_frame_of_a_client_that_has_not_logged_in_is_bounded(tmp_p
             connection = await RawConnection.open(port)
             connection.writer.write(struct.pack(">i", size))
             assert await connection.is_closed_by_peer(), size
-        await eventually(lambda: len(logged()) == 3)
+        await wait_until(lambda: len(logged()) == 3)
         assert server.requests.allocated_bytes == 0
     finally:
         await server.close()

@@ -17,11 +17,11 @@ from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.codec import read_response, request_class
 from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, serve, start_listening
 from tests.unit.api.requests import fetch_request, produce_request
+from tests.unit.async_tests import wait_until
 from tests.unit.server.connections import (
     API_VERSIONS_REQUEST,
     broker_test,
     capture_log,
-    eventually,
     request_api_versions,
     slow_socket,
 )
@@ -113,7 +113,7 @@ async def test_records_that_wait_for_no_response_survive_the_end_of_their_connec
     for acks, value in ((0, b"sent"), (1, b"unanswered"), (0, b"sent too")):
         connection.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(value)}, acks=acks))
     connection.close()
-    await eventually(lambda: partition.log.end == 2)  # a producer repeats what was not answered
+    await wait_until(lambda: partition.log.end == 2)  # a producer repeats what was not answered
     await server.close()
 
 
@@ -131,7 +131,7 @@ async def test_produce_requests_are_processed_while_earlier_responses_wait(broke
     connection = await RawConnection.open(await start_listening(server))
     for correlation in range(5):
         connection.send(ApiKey.PRODUCE, 9, correlation, produce_request({("a", 0): batch(b"1")}))
-    await eventually(lambda: len(callbacks) == 5)
+    await wait_until(lambda: len(callbacks) == 5)
     for callback in reversed(callbacks):
         callback(None)
     assert [int.from_bytes((await connection.receive())[:4]) for _ in range(5)] == list(range(5))
@@ -191,7 +191,7 @@ async def test_rule_18_memory_of_slow_readers_is_bounded(broker: SmallBroker) ->
     for connection in slow:
         for correlation in range(8):  # the system's own buffers take the first megabytes
             connection.send(ApiKey.FETCH, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(
+    await wait_until(
         lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 40
     )
     held = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
@@ -205,7 +205,7 @@ async def test_rule_18_memory_of_slow_readers_is_bounded(broker: SmallBroker) ->
     for connection in slow:
         connection.close()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.responses.allocated_bytes == 0)
+    await wait_until(lambda: server.responses.allocated_bytes == 0)
     await server.close()
 
 
@@ -220,7 +220,7 @@ async def test_rule_18_connections_that_read_nothing_are_closed_for_waiting_ones
     for connection in slow:
         for correlation in range(8):  # the system's own buffers take the first megabytes
             connection.send(ApiKey.FETCH, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.responses.is_exhausted)
+    await wait_until(lambda: server.responses.is_exhausted)
     other = await RawConnection.open(port)
     other.send(ApiKey.FETCH, 12, 5, fetch_request({("a", 0): 0}))
     assert len(await other.receive()) > 900_000
@@ -255,7 +255,7 @@ async def test_rule_18_only_large_requests_wait_for_memory(broker: SmallBroker) 
     large_senders = [await RawConnection.open(port) for _ in range(4)]
     for sender in large_senders:
         sender.writer.write((900_000).to_bytes(4) + bytes(200_000))
-    await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
+    await wait_until(lambda: server.requests.is_exhausted and server.requests.has_waiters)
     assert server.requests.allocated_bytes <= 2 << 20
     small = await RawConnection.open(port)
     small.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(b"1")}))
@@ -266,7 +266,7 @@ async def test_rule_18_only_large_requests_wait_for_memory(broker: SmallBroker) 
         sender.close()
     assert await large.receive()
     assert partition.log.end == 2
-    await eventually(lambda: server.requests.allocated_bytes == 0)
+    await wait_until(lambda: server.requests.allocated_bytes == 0)
     await server.close()
 
 
@@ -293,7 +293,7 @@ async def test_max_connections_per_ip_bounds_connections_of_an_address(broker: S
     third = await RawConnection.open(port)
     assert await third.is_closed_by_peer()
     first.close()
-    await eventually(lambda: len(server.connections) == 1)
+    await wait_until(lambda: len(server.connections) == 1)
     assert (await request_api_versions(await RawConnection.open(port))).error_code is ErrorCode.none
     await server.close()
 
@@ -371,7 +371,7 @@ async def test_closing_the_server_closes_every_connection(broker: SmallBroker) -
     server = serve(broker)
     wires = [await RawConnection.open(await start_listening(server))]
     wires[0].send(ApiKey.FETCH, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
-    await eventually(lambda: bool(server.connections))
+    await wait_until(lambda: bool(server.connections))
     await server.close()
     assert await wires[0].is_closed_by_peer()
 

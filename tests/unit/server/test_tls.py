@@ -21,8 +21,9 @@ from ottla_broker.wire.api_keys import ApiKey
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
 from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve
 from tests.unit.api.requests import fetch_request, produce_request
+from tests.unit.async_tests import wait_until
 from tests.unit.server.certificates import authority, keystore, tls_broker
-from tests.unit.server.connections import capture_log, eventually, request_api_versions, slow_socket
+from tests.unit.server.connections import capture_log, request_api_versions, slow_socket
 
 __all__ = ["authority", "keystore"]  # fixtures
 
@@ -107,7 +108,7 @@ async def test_requests_and_responses_of_any_size_work_over_tls(
         connection.send(ApiKey.PRODUCE, 9, correlation, produce_request({("a", 0): batch(b"x")}))
     assert [int.from_bytes((await connection.receive())[:4]) for _ in range(50)] == list(range(50))
     connection.close()
-    await eventually(lambda: not server.connections)
+    await wait_until(lambda: not server.connections)
     await server.close()
 
 
@@ -122,7 +123,7 @@ async def test_only_allowed_tls_versions_are_accepted(broker: SmallBroker, autho
     newest.minimum_version = ssl.TLSVersion.TLSv1_3
     with pytest.raises(ssl.SSLError):
         await connect_with_tls(port, newest)
-    await eventually(lambda: bool(lines()))
+    await wait_until(lambda: bool(lines()))
     assert "the client supports no TLS version that ssl.enabled.protocols allows" in lines()[0]
     await server.close()
 
@@ -142,7 +143,7 @@ async def test_a_downgrade_to_an_older_tls_version_or_to_none_is_refused(
     answered = await reader.read()
     writer.close()
     assert answered[:1] in (b"", b"\x15"), "nothing but an alert of TLS"
-    await eventually(lambda: not server.connections)
+    await wait_until(lambda: not server.connections)
     await server.close()
 
 
@@ -161,7 +162,7 @@ async def test_principal_of_a_connection_is_that_of_the_client_certificate(
         port, client_context(authority)
     )  # with TLS 1.3 the client completes its handshake before
     assert "certificate required" in await receive_alert(without_certificate)
-    await eventually(lambda: bool(lines()))
+    await wait_until(lambda: bool(lines()))
     assert lines()[0].endswith("the client has no certificate, and ssl.client.auth=required")
     await server.close()
 
@@ -182,7 +183,7 @@ async def test_requested_client_certificate_may_be_missing_but_not_invalid(
         port, client_context(authority, create_client_certificate(other_authority, "eve"))
     )
     assert "unknown ca" in await receive_alert(untrusted)
-    await eventually(lambda: bool(lines()))
+    await wait_until(lambda: bool(lines()))
     assert "the client's certificate is rejected: unable to get local issuer certificate" in lines()[0]
     await server.close()
 
@@ -201,11 +202,11 @@ async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
     assert lines()[0].endswith("the client does not use TLS, and this listener requires it")
     malformed = await RawConnection.open(port)
     malformed.writer.write(b"\x16\x03\x01\x00\x05hello")
-    await eventually(lambda: len(lines()) == 2)
+    await wait_until(lambda: len(lines()) == 2)
     assert "TLS handshake with 127.0.0.1:" in lines()[1]
     with pytest.raises(ssl.SSLCertVerificationError):
         await asyncio.to_thread(shake_hands, port, ssl.create_default_context())
-    await eventually(lambda: len(lines()) == 3)
+    await wait_until(lambda: len(lines()) == 3)
     assert lines()[2].endswith("the client does not trust this broker's certificate (unknown authority)")
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await connect_with_tls(plain, client_context(authority))
@@ -218,7 +219,7 @@ async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
     probe.close()
     assert len(lines()) == 4
     assert (await request_api_versions(other)).error_code is ErrorCode.none
-    await eventually(lambda: len(server.connections) == 1)
+    await wait_until(lambda: len(server.connections) == 1)
     await server.close()
 
 
@@ -238,7 +239,7 @@ async def test_rule_18_time_and_number_of_handshakes_are_bounded(
     _, port = await start_listening(server)
     lines = capture_log()
     idle = [await RawConnection.open(port) for _ in range(5)]
-    await eventually(lambda: server.handshakes_in_progress == 5)
+    await wait_until(lambda: server.handshakes_in_progress == 5)
     sixth = await RawConnection.open(port)
     assert await sixth.is_closed_by_peer()
     assert lines()[0].endswith("5 other handshakes are in progress")
@@ -266,13 +267,13 @@ async def test_rule_18_unfinished_handshakes_are_closed_for_new_ones(
     server = serve(broker)
     _, port = await start_listening(server)
     idle = [await RawConnection.open(port) for _ in range(5)]
-    await eventually(lambda: server.handshakes_in_progress == 5)
+    await wait_until(lambda: server.handshakes_in_progress == 5)
     for first in range(3):
         new = await connect_with_tls(port, client_context(authority))
         assert (await request_api_versions(new)).error_code is ErrorCode.none
         assert await idle[first].is_closed_by_peer()
         idle.append(await RawConnection.open(port))
-        await eventually(lambda: server.handshakes_in_progress == 5)
+        await wait_until(lambda: server.handshakes_in_progress == 5)
     await server.close()
 
 
@@ -286,7 +287,7 @@ async def test_handshakes_count_as_connections(broker: SmallBroker, authority: C
     for third in (await RawConnection.open(port), await RawConnection.open(plain)):
         assert await third.is_closed_by_peer()
     handshaking.close()
-    await eventually(lambda: not server.handshakes_in_progress)
+    await wait_until(lambda: not server.handshakes_in_progress)
     assert (
         await request_api_versions(await connect_with_tls(port, client_context(authority)))
     ).error_code is ErrorCode.none
@@ -314,7 +315,7 @@ async def test_rule_18_memory_of_slow_readers_over_tls_is_bounded(
     for connection in slow:
         for correlation in range(8):  # the system's own buffers take the first megabytes
             connection.send(ApiKey.FETCH, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(
+    await wait_until(
         lambda: server.responses.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 15
     )
     unsent = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
@@ -329,7 +330,7 @@ async def test_rule_18_memory_of_slow_readers_over_tls_is_bounded(
         connection.close()
         connection.writer.transport.abort()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.responses.allocated_bytes == 0)
+    await wait_until(lambda: server.responses.allocated_bytes == 0)
     await server.close()
 
 
@@ -344,7 +345,7 @@ async def test_rule_18_large_requests_over_tls_wait_for_memory(
     large_senders = [await connect_with_tls(port, context) for _ in range(4)]
     for sender in large_senders:
         sender.writer.write((900_000).to_bytes(4) + bytes(200_000))
-    await eventually(lambda: server.requests.is_exhausted and server.requests.has_waiters)
+    await wait_until(lambda: server.requests.is_exhausted and server.requests.has_waiters)
     assert server.requests.allocated_bytes <= 2 << 20
     large = await connect_with_tls(port, context)
     large.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(bytes(500_000))}))
@@ -352,7 +353,7 @@ async def test_rule_18_large_requests_over_tls_wait_for_memory(
         sender.writer.transport.abort()
     assert await large.receive()
     assert partition.log.end == 1
-    await eventually(lambda: server.requests.allocated_bytes == 0)
+    await wait_until(lambda: server.requests.allocated_bytes == 0)
     await server.close()
 
 
@@ -365,7 +366,7 @@ async def test_closing_the_server_closes_connections_and_handshakes(
     _, port = await start_listening(server)
     handshaking, waiting = await RawConnection.open(port), await connect_with_tls(port, client_context(authority))
     waiting.send(ApiKey.FETCH, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
-    await eventually(lambda: bool(server.connections) and not next(iter(server.connections)).is_idle)
+    await wait_until(lambda: bool(server.connections) and not next(iter(server.connections)).is_idle)
     await server.close()
     assert await handshaking.is_closed_by_peer()
     assert await waiting.receive()  # a received request gets its response
