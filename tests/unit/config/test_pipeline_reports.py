@@ -1,6 +1,5 @@
 """Reports of pipelines: sent to the controller as configs of type 104, and kept in its memory."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from ottla_broker.wire.pipeline_report import (
     PipelineView,
     StoredReport,
 )
+from tests.unit.async_tests import async_test
 from tests.unit.authorizers import DenyAll
 from tests.unit.config.api_broker import broker_with_topic, context
 
@@ -87,28 +87,24 @@ async def described(broker: Broker, name: str = "") -> dict[str, str]:
     return {one.name: one.value or "" for one in result.configs}
 
 
-def test_report_is_described_and_not_in_the_metadata_log(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            end = broker.image.configs.copy()
-            assert await alter(context(broker, 1), "hourly", TEXT) == (ErrorCode.none, None)
-            found = await described(broker)
-            assert msgspec.json.decode(found["hourly"], type=StoredReport).report == REPORT
-            assert (await described(broker, "hourly")).keys() == {"hourly"}
-            assert await described(broker, "daily") == {}
-            assert broker.image.configs == end
-            assert await alter(context(broker, 1), "hourly", None) == (ErrorCode.none, None)
-            assert await described(broker) == {}
-
-    asyncio.run(scenario())
+@async_test
+async def test_report_is_described_and_not_in_the_metadata_log(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        end = broker.image.configs.copy()
+        assert await alter(context(broker, 1), "hourly", TEXT) == (ErrorCode.none, None)
+        found = await described(broker)
+        assert msgspec.json.decode(found["hourly"], type=StoredReport).report == REPORT
+        assert (await described(broker, "hourly")).keys() == {"hourly"}
+        assert await described(broker, "daily") == {}
+        assert broker.image.configs == end
+        assert await alter(context(broker, 1), "hourly", None) == (ErrorCode.none, None)
+        assert await described(broker) == {}
 
 
-def test_reports_need_the_rights_of_the_cluster_s_configs(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            code, _ = await alter(context(broker, 1, DenyAll()), "hourly", TEXT)
-            assert code is ErrorCode.cluster_authorization_failed
-            code, message = await alter(context(broker, 1), "hourly", TEXT, key="retention.ms")
-            assert (code, message) == (ErrorCode.invalid_request, "a pipeline has one config, report, not retention.ms")
-
-    asyncio.run(scenario())
+@async_test
+async def test_reports_need_the_rights_of_the_cluster_s_configs(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        code, _ = await alter(context(broker, 1, DenyAll()), "hourly", TEXT)
+        assert code is ErrorCode.cluster_authorization_failed
+        code, message = await alter(context(broker, 1), "hourly", TEXT, key="retention.ms")
+        assert (code, message) == (ErrorCode.invalid_request, "a pipeline has one config, report, not retention.ms")

@@ -2,7 +2,6 @@
 memory.
 """
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.pipeline_report import MAX_REPORT_BYTES
 from ottla_broker.wire.roll_report import ROLL_RESOURCE, RollBlocker, RollReport, StoredRoll, read_roll
+from tests.unit.async_tests import async_test
 from tests.unit.authorizers import DenyAll
 from tests.unit.config.api_broker import broker_with_topic, context
 
@@ -75,19 +75,17 @@ async def describe(broker: Broker, authorizer: Any = None) -> Any:
     return result
 
 
-def test_report_is_described_to_those_who_may_describe_the_cluster_s_configs(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            configs = broker.image.configs.copy()
-            assert await alter(context(broker, 1, DenyAll()), TEXT) is ErrorCode.cluster_authorization_failed
-            assert read_roll((await describe(broker)).configs) is None
-            assert await alter(context(broker, 1), TEXT) is ErrorCode.none
-            found = read_roll((await describe(broker)).configs)
-            assert found is not None and found.report == REPORT
-            denied = await describe(broker, DenyAll())
-            assert (denied.error_code, list(denied.configs)) == (ErrorCode.cluster_authorization_failed, [])
-            assert broker.image.configs == configs, "nothing is in the metadata log"
-            assert await alter(context(broker, 1), None) is ErrorCode.none
-            assert read_roll((await describe(broker)).configs) is None
-
-    asyncio.run(scenario())
+@async_test
+async def test_report_is_described_to_those_who_may_describe_the_cluster_s_configs(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        configs = broker.image.configs.copy()
+        assert await alter(context(broker, 1, DenyAll()), TEXT) is ErrorCode.cluster_authorization_failed
+        assert read_roll((await describe(broker)).configs) is None
+        assert await alter(context(broker, 1), TEXT) is ErrorCode.none
+        found = read_roll((await describe(broker)).configs)
+        assert found is not None and found.report == REPORT
+        denied = await describe(broker, DenyAll())
+        assert (denied.error_code, list(denied.configs)) == (ErrorCode.cluster_authorization_failed, [])
+        assert broker.image.configs == configs, "nothing is in the metadata log"
+        assert await alter(context(broker, 1), None) is ErrorCode.none
+        assert read_roll((await describe(broker)).configs) is None

@@ -8,6 +8,7 @@ import pytest
 
 from ottla_broker.http.server import readiness_problems
 from ottla_broker.replication.log_manager import LogManager
+from tests.unit.async_tests import async_test
 from tests.unit.broker_without_sockets import run_broker
 
 
@@ -30,11 +31,9 @@ def test_failed_log_maintenance_is_logged_and_makes_the_broker_not_ready(
     assert "a bug" in caplog.text
 
 
-def test_dynamic_settings_of_logs_are_applied(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with run_broker(tmp_path) as broker:
-            (directory,) = broker.log_dirs
-            broker.config.set_dynamic({"producer.id.expiration.ms": "7", "log.cleaner.backoff.ms": "8"}, {})
-            assert (directory.producer_expiration_ms, directory.cleaner.config.backoff_ms) == (7, 8)
-
-    asyncio.run(run())
+@async_test
+async def test_dynamic_settings_of_logs_are_applied(tmp_path: Path) -> None:
+    async with run_broker(tmp_path) as broker:
+        (directory,) = broker.log_dirs
+        broker.config.set_dynamic({"producer.id.expiration.ms": "7", "log.cleaner.backoff.ms": "8"}, {})
+        assert (directory.producer_expiration_ms, directory.cleaner.config.backoff_ms) == (7, 8)

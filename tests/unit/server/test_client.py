@@ -34,6 +34,7 @@ from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_broker.wire.records import iter_records
 from tests.unit.api.brokers import SmallBroker, batch, serve, start_listening
+from tests.unit.async_tests import async_test
 from tests.unit.server.connections import broker_test
 
 Test = Callable[..., Coroutine[Any, Any, None]]
@@ -231,15 +232,11 @@ def test_batch_that_is_shorter_than_its_header_is_corrupt() -> None:
             find_last_batch(bytes(corrupt))
 
 
-def test_refused_connection_is_reported_in_words() -> None:
-    async def connect() -> None:
-        with socket.socket() as closed:  # bound, and not listening
-            closed.bind(("127.0.0.1", 0))
-            port = closed.getsockname()[1]
-            with pytest.raises(
-                NoBrokersAvailable, match=rf"^no broker responds: 127\.0\.0\.1:{port}: connection refused$"
-            ):
-                async with Client.connect(f"127.0.0.1:{port}", timeout_s=10) as client:
-                    await client.metadata(())
-
-    asyncio.run(connect())
+@async_test
+async def test_refused_connection_is_reported_in_words() -> None:
+    with socket.socket() as closed:  # bound, and not listening
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(NoBrokersAvailable, match=rf"^no broker responds: 127\.0\.0\.1:{port}: connection refused$"):
+            async with Client.connect(f"127.0.0.1:{port}", timeout_s=10) as client:
+                await client.metadata(())
