@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-import pytest
-
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, SyncRequest
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
@@ -14,7 +12,7 @@ from ottla_broker.coordination.records import (
 )
 from ottla_broker.coordination.share_group_requests import ShareStatePersister
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record, iter_records
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
@@ -91,13 +89,6 @@ async def join_as_only_member(groups: GroupCoordinator, group: str = "g", metada
     assert (synced.error, synced.assignment) == (ErrorCode.none, b"mine")
     assert (synced.protocol_type, synced.protocol_name) == ("consumer", "range")
     return joined
-
-
-async def error_of(call: Awaitable[object]) -> ErrorCode:
-    """Code of the KafkaError that the call must raise."""
-    with pytest.raises(KafkaError) as raised:
-        await call
-    return raised.value.code
 
 
 def commits(offset: int = 5, topic: str = "t", partition: int = 0) -> dict[tuple[str, int], OffsetCommit]:

@@ -8,7 +8,8 @@ from ottla_broker.coordination import consumer_group_requests
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.coordination.consumer_group_simulation import add_topic
 from tests.unit.coordination.consumer_heartbeats import NO_INTERVAL, beat, group_of
-from tests.unit.coordination.one_shard import CoordinatorBroker, commits, error_of, run_with_broker
+from tests.unit.coordination.one_shard import CoordinatorBroker, commits, run_with_broker
+from tests.unit.kafka_errors import error_of
 
 
 def test_a_group_is_restored_from_its_records() -> None:

@@ -14,10 +14,10 @@ from tests.unit.coordination.one_shard import (
     TOPIC_ID,
     CoordinatorBroker,
     commits,
-    error_of,
     join_as_only_member,
     run_with_broker,
 )
+from tests.unit.kafka_errors import error_of
 
 
 def test_group_without_a_member_and_offsets_is_removed() -> None:

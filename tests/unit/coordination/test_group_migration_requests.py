@@ -19,7 +19,8 @@ from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoo
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.coordination.consumer_group_simulation import add_topic
 from tests.unit.coordination.consumer_heartbeats import beat, group_of
-from tests.unit.coordination.one_shard import CoordinatorBroker, commits, error_of, run_with_broker
+from tests.unit.coordination.one_shard import CoordinatorBroker, commits, run_with_broker
+from tests.unit.kafka_errors import error_of
 
 # Version 1 of a subscription to t, without user data and owned partitions.
 SUBSCRIPTION = bytes.fromhex("0001 00000001 000174 ffffffff 00000000")

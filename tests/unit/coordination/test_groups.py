@@ -32,11 +32,11 @@ from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtim
 from tests.unit.coordination.one_shard import (
     CoordinatorBroker,
     commits,
-    error_of,
     join_as_only_member,
     join_request,
     run_with_broker,
 )
+from tests.unit.kafka_errors import error_of
 
 
 def test_group_survives_a_restart() -> None:

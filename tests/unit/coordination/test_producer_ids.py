@@ -5,9 +5,7 @@ import asyncio
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.virtual_loop import run_in_virtual_time
-from tests.unit.coordination.one_shard import (
-    error_of,
-)
+from tests.unit.kafka_errors import error_of
 
 
 def test_producer_ids_are_unique_and_each_block_is_requested_once() -> None:

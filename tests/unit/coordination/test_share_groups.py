@@ -16,7 +16,8 @@ from ottla_broker.coordination.share_group_requests import StatePartition
 from ottla_broker.coordination.share_heartbeat import ShareHeartbeat, ShareHeartbeatResult
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.coordination.consumer_group_simulation import add_topic
-from tests.unit.coordination.one_shard import CoordinatorBroker, commits, error_of, join_request, run_with_broker
+from tests.unit.coordination.one_shard import CoordinatorBroker, commits, join_request, run_with_broker
+from tests.unit.kafka_errors import error_of
 
 
 class MemoryStates:

@@ -7,21 +7,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from kio.schema.errors import ErrorCode
-
-from ottla_broker.wire.errors import KafkaError
 from tests.sim.processes import SimulatedLoop
 
 T = TypeVar("T")
-
-
-async def error_of(work: Awaitable[Any]) -> ErrorCode:
-    """Code of the KafkaError that is raised, or `none`."""
-    try:
-        await work
-    except KafkaError as reason:
-        return reason.code
-    return ErrorCode.none
 
 
 def run_simulation(main: Callable[[SimulatedLoop], Awaitable[T]]) -> T:

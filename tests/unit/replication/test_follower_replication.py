@@ -8,7 +8,8 @@ import pytest
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.processes import SimulatedLoop
-from tests.unit.replication.simulated_run import error_of, run_simulation
+from tests.unit.kafka_errors import error_of
+from tests.unit.replication.simulated_run import run_simulation
 from tests.unit.replication.small_cluster import SmallCluster
 
 Scenario = Callable[[SmallCluster], Awaitable[None]]

@@ -44,7 +44,8 @@ def acknowledge(records: SharePartition, first: int, last: int, *types: int, mem
     return write
 
 
-def error_of(records: SharePartition, *acknowledgements: Acknowledgement, member: str = "m") -> ErrorCode:
+def acknowledgement_error(records: SharePartition, *acknowledgements: Acknowledgement, member: str = "m") -> ErrorCode:
+    """The error of a refused acknowledgement, which must change no record."""
     before = [str(one) for one in records.ranges()]
     with pytest.raises(KafkaError) as raised:
         records.acknowledge(member, acknowledgements, renewed_until_ms=0)
@@ -103,9 +104,9 @@ def test_only_the_member_that_holds_the_lock_acknowledges() -> None:
     records = new_partition()
     acquire(records, 0, 4)
     given = Acknowledgement(0, 4, (ACCEPT,))
-    assert error_of(records, given, member="other") is ErrorCode.invalid_record_state
+    assert acknowledgement_error(records, given, member="other") is ErrorCode.invalid_record_state
     write = acknowledge(records, 0, 2, ACCEPT)
-    assert error_of(records, given) is ErrorCode.invalid_record_state  # a part of it is being stored
+    assert acknowledgement_error(records, given) is ErrorCode.invalid_record_state  # a part of it is being stored
     records.commit(write.id)
     acknowledge(records, 0, 4, ACCEPT)  # below the start offset nothing is left to acknowledge
 
@@ -123,23 +124,23 @@ def test_only_the_member_that_holds_the_lock_acknowledges() -> None:
 def test_impossible_acknowledgements_are_refused(given: Acknowledgement) -> None:
     records = new_partition()
     acquire(records, 0, 4)
-    assert error_of(records, given) is ErrorCode.invalid_request
+    assert acknowledgement_error(records, given) is ErrorCode.invalid_request
 
 
 def test_offsets_that_a_former_leader_may_have_delivered_are_not_in_the_right_state() -> None:
     records = new_partition()
     given = Acknowledgement(0, 4, (ACCEPT,))
-    assert error_of(records, given) is ErrorCode.invalid_record_state
+    assert acknowledgement_error(records, given) is ErrorCode.invalid_record_state
     acquire(records, 0, 4)
     records.commit(acknowledge(records, 0, 4, ACCEPT).id)
-    assert error_of(records, Acknowledgement(5, 5, (ACCEPT,))) is ErrorCode.invalid_record_state
+    assert acknowledgement_error(records, Acknowledgement(5, 5, (ACCEPT,))) is ErrorCode.invalid_record_state
 
 
 def test_offsets_in_one_request_must_be_ascending() -> None:
     records = new_partition()
     acquire(records, 0, 4)
     given = (Acknowledgement(2, 4, (ACCEPT,)), Acknowledgement(0, 2, (ACCEPT,)))
-    assert error_of(records, *given) is ErrorCode.invalid_request
+    assert acknowledgement_error(records, *given) is ErrorCode.invalid_request
 
 
 def test_records_whose_state_cannot_be_stored_stay_acquired() -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-import pytest
-
 from ottla_broker.share_groups.share_coordinator import ShareCoordinator
 from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
 from ottla_broker.share_groups.share_state import (
@@ -30,6 +28,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import iter_records
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
+from tests.unit.kafka_errors import error_of
 
 KEY = SharePartitionKey("g", UUID(int=7), 3)
 ACKED, ARCHIVED, AVAILABLE = DeliveryState.acknowledged, DeliveryState.archived, DeliveryState.available
@@ -75,12 +74,6 @@ def update(start_offset: int, *batches: StateBatch, leader_epoch: int = 1, state
     return StateUpdate(state_epoch, leader_epoch, start_offset, 0, batches)
 
 
-async def code_of(call: Awaitable[object]) -> ErrorCode:
-    with pytest.raises(KafkaError) as raised:
-        await call
-    return raised.value.code
-
-
 def test_a_state_is_restored_from_snapshots_and_updates() -> None:
     async def test(states: States, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 5)
@@ -111,14 +104,14 @@ def test_the_start_offset_does_not_go_back_when_a_leader_has_several_updates_in_
 
 def test_former_leaders_and_former_offsets_are_fenced() -> None:
     async def test(states: States, coordinator: ShareCoordinator) -> None:
-        assert await code_of(coordinator.read(KEY, 1)) is ErrorCode.unknown_topic_or_partition
+        assert await error_of(coordinator.read(KEY, 1)) is ErrorCode.unknown_topic_or_partition
         await coordinator.initialize(KEY, 1, -1)
         await coordinator.read(KEY, 4)
-        assert await code_of(coordinator.write(KEY, update(0, leader_epoch=3))) is ErrorCode.fenced_leader_epoch
-        assert await code_of(coordinator.read(KEY, 3)) is ErrorCode.fenced_leader_epoch
+        assert await error_of(coordinator.write(KEY, update(0, leader_epoch=3))) is ErrorCode.fenced_leader_epoch
+        assert await error_of(coordinator.read(KEY, 3)) is ErrorCode.fenced_leader_epoch
         await coordinator.initialize(KEY, 2, 10)
-        assert await code_of(coordinator.write(KEY, update(0, leader_epoch=4))) is ErrorCode.fenced_state_epoch
-        assert await code_of(coordinator.initialize(KEY, 1, 0)) is ErrorCode.fenced_state_epoch
+        assert await error_of(coordinator.write(KEY, update(0, leader_epoch=4))) is ErrorCode.fenced_state_epoch
+        assert await error_of(coordinator.initialize(KEY, 1, 0)) is ErrorCode.fenced_state_epoch
         state = await coordinator.read(KEY, 4)
         assert (state.state_epoch, state.start_offset, state.batches) == (2, 10, ())
 
@@ -143,8 +136,8 @@ def test_a_change_that_cannot_be_appended_changes_nothing() -> None:
         before = await coordinator.find(KEY)
         states.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
         write = coordinator.write(KEY, update(0, StateBatch(0, 4, ACKED, 1)))
-        assert await code_of(write) is ErrorCode.coordinator_not_available
-        assert await code_of(coordinator.delete(KEY)) is ErrorCode.coordinator_not_available
+        assert await error_of(write) is ErrorCode.coordinator_not_available
+        assert await error_of(coordinator.delete(KEY)) is ErrorCode.coordinator_not_available
         assert await coordinator.find(KEY) == before
 
     run(test)
@@ -154,7 +147,7 @@ def test_impossible_batches_are_refused() -> None:
     async def test(states: States, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         for batch in (StateBatch(4, 3, ACKED, 1), StateBatch(-1, 3, ACKED, 1), StateBatch(0, 3, 1, 1)):
-            assert await code_of(coordinator.write(KEY, update(0, batch))) is ErrorCode.invalid_request
+            assert await error_of(coordinator.write(KEY, update(0, batch))) is ErrorCode.invalid_request
 
     run(test)
 

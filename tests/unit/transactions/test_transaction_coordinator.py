@@ -18,6 +18,7 @@ from ottla_broker.transactions.transaction_records import TRANSACTION_STATE_TOPI
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
+from tests.unit.kafka_errors import error_of
 
 T0 = TxnPartition("t", 0)
 ID = "tx"
@@ -87,12 +88,6 @@ def scenario(test: Callable[[CoordinatorBroker], Awaitable[None]], version: int 
             broker.coordinator.close()
 
     run_in_virtual_time(main())
-
-
-async def error_of(call: Awaitable[object]) -> ErrorCode:
-    with pytest.raises(KafkaError) as raised:
-        await call
-    return raised.value.code
 
 
 @pytest.mark.parametrize("version", [0, 2])
