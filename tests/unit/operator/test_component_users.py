@@ -122,12 +122,12 @@ def put(api: FakeApi, kind: Any, resource: Json) -> Json:
     return api.put(kind, {**resource, "metadata": metadata, "status": {}})
 
 
-def world(**spec: Any) -> PipelineWorld:
+def secured_world(**spec: Any) -> PipelineWorld:
     api = FakeApi(unserved={"SparkApplication"})
     put(api, CLUSTER, samples.cluster(listeners=[SCRAM], authorization=ACL, storage={"size": "1Gi"}))
     put(api, PIPELINE, samples.pipeline(checkpoint={"pvc": {"size": "1Gi"}}, **spec))
     found = PipelineWorld(api)
-    found.put_topic("flights")
+    found.put_source_topic()
     return found
 
 
@@ -161,7 +161,7 @@ def pod_template(found: PipelineWorld) -> Json:
 
 
 def test_a_pipeline_logs_in_as_a_user_of_its_own() -> None:
-    found = world()
+    found = secured_world()
     assert "apply User pipeline-hourly" in found.reconcile()
     assert ready_reason(found) == "WaitingForUser" and not found.api.of("Deployment")
     (owner,) = found.api.of("User")["pipeline-hourly"]["metadata"]["ownerReferences"]
@@ -184,7 +184,7 @@ def test_a_pipeline_logs_in_as_a_user_of_its_own() -> None:
 
 
 def test_a_pipeline_logs_in_as_the_user_that_it_names() -> None:
-    found = world(userRef={"name": "mine"})
+    found = secured_world(userRef={"name": "mine"})
     found.reconcile()
     assert ready_reason(found) == "WaitingForUser" and not found.api.of("User")
     put(found.api, USER, samples.user("mine"))
@@ -195,7 +195,7 @@ def test_a_pipeline_logs_in_as_the_user_that_it_names() -> None:
 
 
 def test_the_user_is_deleted_when_the_pipeline_names_another() -> None:
-    found = world()
+    found = secured_world()
     found.reconcile()
     found.reconcile()
     found.edit(userRef={"name": "mine"})
@@ -204,7 +204,7 @@ def test_the_user_is_deleted_when_the_pipeline_names_another() -> None:
 
 
 def test_a_user_that_a_person_made_is_not_taken() -> None:
-    found = world()
+    found = secured_world()
     put(found.api, USER, samples.user("pipeline-hourly"))
     found.reconcile()
     assert ready_reason(found) == "NameConflict"

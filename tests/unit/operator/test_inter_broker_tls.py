@@ -81,11 +81,6 @@ def test_the_operator_goes_without_tls_only_where_a_broker_has_none() -> None:
         assert security.verifies_hostname and security.trusted_certificates == "authorities"
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
-
-
 def check(authority: CertificateAuthority, names: list[str], authorities: str | None = None) -> None:
     chain, key = create_server_certificate(authority, "broker", names)
     trusted = authority.certificate.read_text() if authorities is None else authorities

@@ -196,11 +196,6 @@ def api() -> FakeApi:
     return api
 
 
-@pytest.fixture
-def operator(api: FakeApi) -> Operator:
-    return Operator(api)
-
-
 def values(api: FakeApi, name: str) -> dict[str, str]:
     return secret_values(api.of("Secret")[name])
 
