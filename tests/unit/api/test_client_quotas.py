@@ -68,9 +68,9 @@ class QuotaClient:
         assert response.responses[0].partition_responses[0].error_code is ErrorCode.none
         return milliseconds(response), sent
 
-    async def fetch(self, offset: int = 0, version: int = 12, **more: Any) -> tuple[Any, int]:
+    async def fetch(self, offset: int = 0, **more: Any) -> tuple[Any, int]:
         """The response and its throttle time in ms."""
-        response, _ = await self.send(ApiKey.FETCH, version, fetch_request({("a", 0): offset}, **more))
+        response, _ = await self.send(ApiKey.FETCH, 12, fetch_request({("a", 0): offset}, **more))
         return response, milliseconds(response)
 
 

@@ -16,9 +16,10 @@ from ottla_broker.wire.records import Record, encode_batch
 AT_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
-def matches(expression: str, value: Any = None, key: bytes | None = b"k", **headers: bytes) -> bool:
+def matches(expression: str, value: Any = None, **headers: bytes) -> bool:
+    """True if the filter selects a record with the key `k` and this value, JSON or bytes."""
     data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
-    record = Record(AT_MS, key, data, tuple(headers.items()), offset=7)
+    record = Record(AT_MS, b"k", data, tuple(headers.items()), offset=7)
     return RecordFilter(expression, None).matches(2, record)
 
 

@@ -211,9 +211,11 @@ class GroupSimulation:
             self.written.append(write)
         self.run(rebalance.on_write_completed(self.group, write.purpose, error, self.now()))
 
-    def settle(self, seconds: int = 420) -> None:
-        """Completes writes, steps all clients and advances the time until the group is stable."""
-        for _ in range(seconds):
+    def settle(self) -> None:
+        """Completes writes, steps all clients and advances the time until the group is stable, for
+        at most seven minutes.
+        """
+        for _ in range(420):
             while self.writes:
                 self.end_write()
             for client in self.clients:

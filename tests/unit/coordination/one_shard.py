@@ -81,11 +81,11 @@ def join_request(member_id: str = "", metadata: bytes = b"", **additional: objec
     )
 
 
-async def join_as_only_member(groups: GroupCoordinator, group: str = "g", metadata: bytes = b"") -> JoinResult:
-    """Joins and syncs, so that the group is stable with one member."""
-    joined = await groups.join_group(group, join_request(metadata=metadata))
+async def join_as_only_member(broker: CoordinatorBroker, metadata: bytes = b"") -> JoinResult:
+    """Joins the group g and syncs, so that it is stable with one member."""
+    joined = await broker.groups.join_group("g", join_request(metadata=metadata))
     request = SyncRequest(joined.member_id, None, joined.generation, None, None, {joined.member_id: b"mine"})
-    synced = await groups.sync_group(group, request)
+    synced = await broker.groups.sync_group("g", request)
     assert (synced.error, synced.assignment) == (ErrorCode.none, b"mine")
     assert (synced.protocol_type, synced.protocol_name) == ("consumer", "range")
     return joined

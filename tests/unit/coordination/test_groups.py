@@ -41,7 +41,7 @@ from tests.unit.kafka_errors import error_of
 
 def test_group_survives_a_restart() -> None:
     async def test(broker: CoordinatorBroker) -> None:
-        joined = await join_as_only_member(broker.groups)
+        joined = await join_as_only_member(broker)
         await broker.groups.commit_offsets("g", joined.member_id, None, joined.generation, commits(5))
         await broker.restart()
         broker.groups.heartbeat("g", joined.member_id, None, joined.generation)
@@ -183,7 +183,7 @@ def test_partition_unloaded_during_loading_keeps_no_group(monkeypatch: pytest.Mo
     """Sessions of the members would expire here, each with a write."""
 
     async def test(broker: CoordinatorBroker) -> None:
-        await join_as_only_member(broker.groups)
+        await join_as_only_member(broker)
         for n in range(200):
             await broker.groups.commit_offsets(f"g{n}", "", None, -1, commits(n))
         monkeypatch.setattr(loading, "LOADING_SLICE_S", -1.0)  # every step is followed by a pause
@@ -309,7 +309,7 @@ def test_empty_group_ids_and_unknown_members_are_rejected() -> None:
 
 def test_idle_group_has_one_timer_and_an_empty_group_none() -> None:
     async def test(broker: CoordinatorBroker) -> None:
-        joined = await join_as_only_member(broker.groups)
+        joined = await join_as_only_member(broker)
         shard = broker.groups._shards[0]
         for _ in range(100):
             await asyncio.sleep(3)
@@ -326,7 +326,7 @@ def test_records_have_kafkas_format() -> None:
     """Rule 10 (docs/rules.md)."""
 
     async def test(broker: CoordinatorBroker) -> None:
-        joined = await join_as_only_member(broker.groups)
+        joined = await join_as_only_member(broker)
         await broker.groups.commit_offsets("g", joined.member_id, None, joined.generation, commits())
         group, offset = broker.records()
         assert decode_key(group.key or b"") == GroupMetadataKey("g")

@@ -75,14 +75,11 @@ def spans(data: Buffer) -> list[tuple[int, int]]:
     return [(header.base_offset, header.last_offset) for _, header in iter_batches(data)]
 
 
-def offsets(
-    log: PartitionLog, start: int | None = None, up_to: int | None = None, max_bytes: int = 1 << 20
-) -> list[int]:
-    """Every offset of every batch, read as a consumer reads."""
+def offsets(log: PartitionLog, max_bytes: int = 1 << 20) -> list[int]:
+    """Every offset of every batch, read as a consumer reads. `max_bytes`: of each read."""
     found: list[int] = []
-    at = log.start if start is None else start
-    end = log.end if up_to is None else up_to
-    while at < end and (data := log.read(at, max_bytes, up_to=end)):
+    at = log.start
+    while at < log.end and (data := log.read(at, max_bytes, up_to=log.end)):
         for first, last in spans(data):
             found += range(first, last + 1)
             at = last + 1

@@ -53,11 +53,10 @@ class PartitionWorld:
         replicas: Sequence[int],
         min_insync: int,
         *,
-        unclean: bool = False,
         synced: bool = False,
         initial_replicas: int | None = None,
     ) -> None:
-        self.rules = TopicElectionRules(min_insync, unclean, synced)
+        self.rules = TopicElectionRules(min_insync, allow_unclean=False, acks_are_synced=synced)
         self.image = MetadataImage()
         self.processes: dict[int, Process] = {}
         # Broker → its log of (leader epoch, record)

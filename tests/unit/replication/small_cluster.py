@@ -350,15 +350,15 @@ class SmallCluster:
             await asyncio.sleep(0.0005)
         return self.loop.time() - started_s
 
-    async def wait_until_equal(self, index: int = 0, *nodes: int) -> None:
-        """Waits until all replicas, or those of these nodes, have the same records and high
-        watermark.
+    async def wait_until_equal(self, *nodes: int) -> None:
+        """Waits until all replicas of partition 0, or those of these nodes, have the same records
+        and high watermark.
         """
-        chosen = [self.nodes[node_id] for node_id in nodes or self.state[index].replicas]
+        chosen = [self.nodes[node_id] for node_id in nodes or self.state[0].replicas]
 
         def is_equal() -> bool:
-            logs = [node.partition(index).log for node in chosen]
+            logs = [node.partition().log for node in chosen]
             return all((log.end, log.high_watermark) == (logs[0].end, logs[0].end) for log in logs)
 
         await self.wait_until(is_equal)
-        assert all(node.values(index) == chosen[0].values(index) for node in chosen)
+        assert all(node.values() == chosen[0].values() for node in chosen)
