@@ -27,6 +27,7 @@ from tests.unit.coordination.streams_group_world import (
     FakeMetadata,
     StreamsGroupWorld,
 )
+from tests.unit.kafka_errors import error_raised_by
 
 
 def test_statuses_say_what_is_missing() -> None:
@@ -70,16 +71,14 @@ def test_a_shutdown_of_the_application_is_reported_to_all_members_until_the_grou
     assert not world.send(Client("c", "p")).statuses
 
 
-@pytest.mark.parametrize(("epoch", "code"), [(9, ErrorCode.fenced_member_epoch), (1, ErrorCode.fenced_member_epoch)])
-def test_a_wrong_epoch_is_fenced(epoch: int, code: ErrorCode) -> None:
+@pytest.mark.parametrize("epoch", [1, 9])
+def test_a_wrong_epoch_is_fenced(epoch: int) -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
     world.metadata.set(lines=2, counts=2)
     client = Client("a", "p")
     world.send(client)
     client.epoch = epoch
-    with pytest.raises(KafkaError) as refused:
-        world.send(client)
-    assert refused.value.code is code
+    assert error_raised_by(world.send, client) is ErrorCode.fenced_member_epoch
     assert world.group.state is StreamsGroupState.stable
 
 

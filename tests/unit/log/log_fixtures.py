@@ -15,7 +15,7 @@ from ottla_broker.log.storage import Storage
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.batch import Buffer, Compression, iter_batches
 from ottla_broker.wire.control_records import encode_end_transaction_marker
-from ottla_broker.wire.records import Record, encode_batch
+from ottla_broker.wire.records import Record, encode_batch, iter_records
 
 NOW = 1_700_000_000_000
 TOPIC_ID = UUID(int=0x1234_5678_9ABC_4EF0_8123_4567_89AB_CDEF)
@@ -83,6 +83,17 @@ def offsets(log: PartitionLog, max_bytes: int = 1 << 20) -> list[int]:
         for first, last in spans(data):
             found += range(first, last + 1)
             at = last + 1
+    return found
+
+
+def read_records(log: PartitionLog) -> list[Record]:
+    """Every record of the log, read as a consumer reads."""
+    found: list[Record] = []
+    at = log.start
+    while at < log.end:
+        data = log.read(at, 1 << 20, up_to=log.end)
+        found += [record for _, record in iter_records(data) if record.offset >= at]
+        at = spans(data)[-1][1] + 1
     return found
 
 

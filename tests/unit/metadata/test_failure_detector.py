@@ -56,9 +56,10 @@ class Broker:
             writer.close()
 
 
-def image_of(broker: Broker, epoch: int = 5) -> MetadataImage:
+def image_with(broker: Broker) -> MetadataImage:
+    """An image with this broker, under the id 2."""
     at = {"PLAINTEXT": Endpoint("127.0.0.1", broker.port)}
-    return MetadataImage(brokers={2: BrokerRegistration(2, epoch, UUID(int=1), at, None, (), fenced=False)})
+    return MetadataImage(brokers={2: BrokerRegistration(2, 5, UUID(int=1), at, None, (), fenced=False)})
 
 
 def start_detector(image: MetadataImage) -> tuple[FailureDetector, list[tuple[int, int]]]:
@@ -73,7 +74,7 @@ def start_detector(image: MetadataImage) -> tuple[FailureDetector, list[tuple[in
 async def test_a_broker_whose_port_refuses_connections_fails_at_once_under_its_epoch() -> None:
     broker = Broker()
     await broker.open()
-    image = image_of(broker)
+    image = image_with(broker)
     detector, failed = start_detector(image)
     await wait_until(lambda: detector._probes)
     assert not detector.has_suspects
@@ -97,7 +98,7 @@ async def test_a_broker_whose_port_refuses_connections_fails_at_once_under_its_e
 async def test_a_broken_probe_is_connected_again() -> None:
     broker = Broker()
     await broker.open()
-    detector, failed = start_detector(image_of(broker))
+    detector, failed = start_detector(image_with(broker))
     await wait_until(lambda: detector._probes)
     broker.close_connections()
     await wait_until(lambda: len(broker.connections) == 2)
@@ -112,7 +113,7 @@ async def test_a_broken_probe_is_connected_again() -> None:
 async def test_a_broker_that_answers_is_alive_and_one_with_open_sockets_alone_is_not() -> None:
     broker = Broker()
     await broker.open()
-    detector, _ = start_detector(image_of(broker))
+    detector, _ = start_detector(image_with(broker))
     await wait_until(lambda: detector._probes)
     await detector.probe_brokers([2], within_s=10)
     assert not detector.has_suspects
@@ -134,7 +135,7 @@ async def test_a_broker_that_answers_is_alive_and_one_with_open_sockets_alone_is
 async def test_concurrent_probes_share_a_request() -> None:
     broker = Broker()
     await broker.open()
-    detector, _ = start_detector(image_of(broker))
+    detector, _ = start_detector(image_with(broker))
     await wait_until(lambda: detector._probes)
     (probe,) = detector._probes.values()
     first, second, third = probe.send_probe(), probe.send_probe(), probe.send_probe()
@@ -151,7 +152,7 @@ async def test_a_broker_that_never_answered_is_left_to_its_session() -> None:
     broker = Broker()
     await broker.open()
     broker.close_port()
-    detector, failed = start_detector(image_of(broker))
+    detector, failed = start_detector(image_with(broker))
     await asyncio.sleep(0.05)  # loopback refuses at once, and that must not be reported
     assert failed == []
     assert not detector.has_suspects
@@ -162,7 +163,7 @@ async def test_a_broker_that_never_answered_is_left_to_its_session() -> None:
 async def test_a_suspect_delays_clients_only_for_a_moment() -> None:
     broker = Broker()
     await broker.open()
-    detector, failed = start_detector(image_of(broker))
+    detector, failed = start_detector(image_with(broker))
     await wait_until(lambda: detector._probes)
     broker.close_port()
     await wait_until(lambda: failed)

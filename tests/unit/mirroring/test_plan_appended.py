@@ -53,8 +53,8 @@ class AppendedPlanWorld:
                 await self.controller.mirror_control.resume_source(step.topic_id, step.source_id)
         return found
 
-    def sources(self, name: str = "t") -> dict[UUID, AppendedSourceRecord]:
-        return active_sources(self.image, self.image.topics[name].id)
+    def sources(self) -> dict[UUID, AppendedSourceRecord]:
+        return active_sources(self.image, self.image.topics["t"].id)
 
 
 @async_test

@@ -190,8 +190,9 @@ async def test_mirror_with_topics_cannot_be_removed_and_needs_a_source() -> None
     assert mirror_configs(world.image) == {}
 
 
-def with_origins(source: SourceMetadata, topic: str, *origins: str) -> SourceMetadata:
-    return replace(source, topics={**source.topics, topic: replace(source.topics[topic], origins=frozenset(origins))})
+def with_origins(source: SourceMetadata, *origins: str) -> SourceMetadata:
+    """The source, whose topic `a` has these origins."""
+    return replace(source, topics={**source.topics, "a": replace(source.topics["a"], origins=frozenset(origins))})
 
 
 @async_test
@@ -233,7 +234,7 @@ async def test_empty_prefix_may_be_set_and_removed() -> None:
 async def test_records_of_this_cluster_are_not_mirrored_back() -> None:
     """Whatever the topic's name there, and however many clusters lie between."""
     world = await MirrorPlanWorld().begin(prefix="west.")
-    source = with_origins(view(a=1, b=1), "a", "far", HERE)
+    source = with_origins(view(a=1, b=1), "far", HERE)
     assert [type(step) for step in await world.apply(source)] == [RejectedTopic, CreateMirroredTopic]
     (refused,) = world.steps(source)
     assert isinstance(refused, RejectedTopic) and "has records from this cluster" in refused.reason
@@ -243,9 +244,9 @@ async def test_records_of_this_cluster_are_not_mirrored_back() -> None:
 @async_test
 async def test_mirrored_topic_has_the_origins_of_its_source() -> None:
     world = await MirrorPlanWorld().begin()
-    await world.apply(with_origins(view(a=1), "a", "far"))
+    await world.apply(with_origins(view(a=1), "far"))
     assert origin_clusters(world.image, "a") == {"there", "far"}
-    assert await world.apply(with_origins(view(a=1), "a", "far", "farther")) == [
+    assert await world.apply(with_origins(view(a=1), "far", "farther")) == [
         UpdateOrigins("a", world.image.topics["a"].id, ("far", "farther", "there"))
     ]
     assert origin_clusters(world.image, "a") == {"there", "far", "farther"}

@@ -121,11 +121,12 @@ class FakeApi:
 
     # What controllers and kubelets do.
 
-    def put_cluster(self, spec: Json, name: str = "demo") -> Json:
+    def put_cluster(self, spec: Json) -> Json:
+        """Creates the Cluster `demo`."""
         it = {
             "apiVersion": CLUSTER.api,
             "kind": "Cluster",
-            "metadata": {"name": name, "namespace": "events", "generation": 1},
+            "metadata": {"name": "demo", "namespace": "events", "generation": 1},
             "spec": spec,
         }
         return self.put(CLUSTER, {**it, "status": {}})

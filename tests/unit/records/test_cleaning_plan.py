@@ -23,11 +23,10 @@ def plan_cleaning(
     config: LogConfig = COMPACT,
     *,
     start: int = 0,
-    end: int = 1000,
     stable: int = 1000,
     checkpoint: int | None = None,
 ) -> DirtyRange | None:
-    return choose_range(found, config, start=start, end=end, stable=stable, checkpoint=checkpoint, now_ms=NOW_MS)
+    return choose_range(found, config, start=start, end=1000, stable=stable, checkpoint=checkpoint, now_ms=NOW_MS)
 
 
 def test_min_cleanable_dirty_ratio() -> None:

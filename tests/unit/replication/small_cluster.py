@@ -342,11 +342,11 @@ class SmallCluster:
         while self._cuts:
             self.network.restore_link(*self._cuts.pop())
 
-    async def wait_until(self, condition: Callable[[], bool], within_s: float = 60.0) -> float:
-        """Returns the virtual seconds that passed."""
+    async def wait_until(self, condition: Callable[[], bool]) -> float:
+        """Waits for a condition, for at most 60 s. Returns the virtual seconds that passed."""
         started_s = self.loop.time()
         while not condition():
-            assert self.loop.time() - started_s < within_s, f"not within {within_s} s"
+            assert self.loop.time() - started_s < 60, "not within 60 s"
             await asyncio.sleep(0.0005)
         return self.loop.time() - started_s
 

@@ -60,10 +60,10 @@ class Producer:
         self.connection = connection
 
     @classmethod
-    async def open(cls, port: int, partition: int = 0) -> "Producer":
+    async def open(cls, port: int) -> "Producer":
         """A producer that the broker knows: its first request is answered."""
         producer = cls(await RawConnection.open(port))
-        assert await producer.produce((partition, batch(b"first"))) == [(0, ErrorCode.none)]
+        assert await producer.produce((0, batch(b"first"))) == [(0, ErrorCode.none)]
         return producer
 
     def send(self, *batches: tuple[int, bytes], acks: int = -1, more: bytes = b"") -> None:

@@ -27,10 +27,10 @@ from tests.sim.virtual_loop import run_in_virtual_time
 REJECT, RELEASE, ACCEPT = AcknowledgeType.reject, AcknowledgeType.release, AcknowledgeType.accept
 
 
-def acquire_and_acknowledge(records: SharePartition, first: int, last: int, kind: AcknowledgeType) -> None:
-    """Delivers records, and stores their acknowledgement."""
-    records.acquire("m", [Span(first, last)], deadline_ms=0, enough=1000, at_most=1000)
-    write = records.acknowledge("m", [Acknowledgement(first, last, (kind,))], renewed_until_ms=0)
+def acquire_and_acknowledge(records: SharePartition, last: int, kind: AcknowledgeType) -> None:
+    """Delivers records 0 to `last`, and stores their acknowledgement."""
+    records.acquire("m", [Span(0, last)], deadline_ms=0, enough=1000, at_most=1000)
+    write = records.acknowledge("m", [Acknowledgement(0, last, (kind,))], renewed_until_ms=0)
     assert write is not None
     records.commit(write.id)
 
@@ -41,7 +41,7 @@ def states_of(records: SharePartition) -> list[tuple[int, int, DeliveryState]]:
 
 def test_rejected_records_are_archived_after_their_dead_letters() -> None:
     records = SharePartition(0, max_deliveries=3, max_in_flight=100, has_dead_letters=True)
-    acquire_and_acknowledge(records, 0, 4, REJECT)
+    acquire_and_acknowledge(records, 4, REJECT)
     assert states_of(records) == [(0, 4, DeliveryState.archiving)]
     assert records.start_offset == 0 and not records.is_idle
     [letters] = records.take_dead_letters()
@@ -59,7 +59,7 @@ def test_rejected_records_are_archived_after_their_dead_letters() -> None:
 
 def test_records_become_dead_letters_at_the_delivery_limit() -> None:
     records = SharePartition(0, max_deliveries=2, max_in_flight=100, has_dead_letters=True)
-    acquire_and_acknowledge(records, 0, 1, RELEASE)
+    acquire_and_acknowledge(records, 1, RELEASE)
     assert states_of(records) == [(0, 1, DeliveryState.available)]
     records.acquire("m", [Span(0, 1)], deadline_ms=10, enough=9, at_most=9)
     write = records.expire_locks(10)
@@ -70,7 +70,7 @@ def test_records_become_dead_letters_at_the_delivery_limit() -> None:
 
 def test_without_a_topic_records_are_archived_at_once() -> None:
     records = SharePartition(0, max_deliveries=2, max_in_flight=100)
-    acquire_and_acknowledge(records, 0, 4, REJECT)
+    acquire_and_acknowledge(records, 4, REJECT)
     assert (records.start_offset, records.take_dead_letters()) == (5, [])
 
 

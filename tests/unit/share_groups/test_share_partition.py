@@ -38,8 +38,8 @@ def acquire(
     return records.acquire(member, spans, deadline_ms=deadline_ms, enough=MANY, at_most=at_most)
 
 
-def acknowledge(records: SharePartition, first: int, last: int, *types: int, member: str = "m") -> StateWrite:
-    write = records.acknowledge(member, [Acknowledgement(first, last, types)], renewed_until_ms=0)
+def acknowledge(records: SharePartition, first: int, last: int, *types: int) -> StateWrite:
+    write = records.acknowledge("m", [Acknowledgement(first, last, types)], renewed_until_ms=0)
     assert write is not None
     return write
 

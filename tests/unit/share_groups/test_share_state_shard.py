@@ -70,8 +70,8 @@ def run(test: Callable[[States, ShareCoordinator], Awaitable[None]], updates_per
     run_in_virtual_time(main())
 
 
-def update(start_offset: int, *batches: StateBatch, leader_epoch: int = 1, state_epoch: int = 1) -> StateUpdate:
-    return StateUpdate(state_epoch, leader_epoch, start_offset, 0, batches)
+def update(start_offset: int, *batches: StateBatch, leader_epoch: int = 1) -> StateUpdate:
+    return StateUpdate(1, leader_epoch, start_offset, 0, batches)
 
 
 def test_a_state_is_restored_from_snapshots_and_updates() -> None:
