@@ -105,7 +105,9 @@ class SmallBroker:
             partition.log.close()
 
 
-def serve(broker: SmallBroker, limits: ConnectionLimits | None = None, authorizer: Authorizer | None = None) -> Server:
+def create_server(
+    broker: SmallBroker, limits: ConnectionLimits | None = None, authorizer: Authorizer | None = None
+) -> Server:
     return Server(cast(Broker, broker), limits, authorizer or AllowAll())
 
 

@@ -54,7 +54,7 @@ class AllRegistered:
         raise AssertionError
 
 
-def call(
+def call_fetch_of_follower(
     handler: FetchHandler,
     broker: SmallBroker,
     partitions: dict[Partition, FetchRequestPartition],

@@ -80,7 +80,7 @@ async def alter(ctx: RequestContext, name: str, text: str | None, key: str = "re
     return response.responses[0].error_code, response.responses[0].error_message
 
 
-async def described(broker: Broker, name: str = "") -> dict[str, str]:
+async def describe_report(broker: Broker, name: str = "") -> dict[str, str]:
     resource = DescribeConfigsResource(resource_type=i8(PIPELINE_RESOURCE), resource_name=name, configuration_keys=None)
     (result,) = (await describe_configs(context(broker, 4), DescribeConfigsRequest(resources=(resource,)))).results
     assert result.error_code is ErrorCode.none
@@ -92,13 +92,13 @@ async def test_report_is_described_and_not_in_the_metadata_log(tmp_path: Path) -
     async with broker_with_topic(tmp_path) as broker:
         end = broker.image.configs.copy()
         assert await alter(context(broker, 1), "hourly", TEXT) == (ErrorCode.none, None)
-        found = await described(broker)
+        found = await describe_report(broker)
         assert msgspec.json.decode(found["hourly"], type=StoredReport).report == REPORT
-        assert (await described(broker, "hourly")).keys() == {"hourly"}
-        assert await described(broker, "daily") == {}
+        assert (await describe_report(broker, "hourly")).keys() == {"hourly"}
+        assert await describe_report(broker, "daily") == {}
         assert broker.image.configs == end
         assert await alter(context(broker, 1), "hourly", None) == (ErrorCode.none, None)
-        assert await described(broker) == {}
+        assert await describe_report(broker) == {}
 
 
 @async_test

@@ -44,7 +44,7 @@ from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
 from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
-from tests.unit.wire.frames import framed, some
+from tests.unit.wire.frames import encode_request, few_examples
 from tests.unit.wire.messages import instances
 
 PLENTY = 1 << 30
@@ -89,9 +89,9 @@ def fields_of(request: JoinRequest | SyncRequest) -> dict[str, object]:
 @pytest.mark.parametrize("version", JOIN_GROUP_VERSIONS)
 @given(sent=instances(JoinGroupRequest))
 @example(sent=SAME_NAME)
-@some
+@few_examples
 def test_join_group_is_read_as_by_kio(version: int, sent: JoinGroupRequest) -> None:
-    frame = bytes(framed(ApiKey.JOIN_GROUP, version, sent))
+    frame = bytes(encode_request(ApiKey.JOIN_GROUP, version, sent))
     header = read_request_header(frame)
     read = read_request(frame, header, JoinGroupRequest)
     context = RequestContext(cast(Any, None), ConnectionState("10.0.0.1", 1, "PLAINTEXT"), version, "me", AllowAll())
@@ -101,9 +101,9 @@ def test_join_group_is_read_as_by_kio(version: int, sent: JoinGroupRequest) -> N
 
 @pytest.mark.parametrize("version", SYNC_GROUP_VERSIONS)
 @given(sent=instances(SyncGroupRequest))
-@some
+@few_examples
 def test_sync_group_is_read_as_by_kio(version: int, sent: SyncGroupRequest) -> None:
-    frame = bytes(framed(ApiKey.SYNC_GROUP, version, sent))
+    frame = bytes(encode_request(ApiKey.SYNC_GROUP, version, sent))
     header = read_request_header(frame)
     read = read_request(frame, header, SyncGroupRequest)
     group_id, found = read_sync_group(Cursor(frame, header.body_offset), version)
@@ -112,7 +112,7 @@ def test_sync_group_is_read_as_by_kio(version: int, sent: SyncGroupRequest) -> N
 
 @pytest.mark.parametrize("version", JOIN_GROUP_VERSIONS)
 @given(result=join_results, correlation_id=st.integers(-(1 << 31), (1 << 31) - 1))
-@some
+@few_examples
 def test_join_group_is_written_as_by_kio(version: int, result: JoinResult, correlation_id: int) -> None:
     expected = write_response(ApiKey.JOIN_GROUP, version, correlation_id, build_join_response(result))
     assert write_join_group(version, correlation_id, result) == expected
@@ -120,7 +120,7 @@ def test_join_group_is_written_as_by_kio(version: int, result: JoinResult, corre
 
 @pytest.mark.parametrize("version", SYNC_GROUP_VERSIONS)
 @given(result=sync_results, correlation_id=st.integers(-(1 << 31), (1 << 31) - 1))
-@some
+@few_examples
 def test_sync_group_is_written_as_by_kio(version: int, result: SyncResult, correlation_id: int) -> None:
     expected = write_response(ApiKey.SYNC_GROUP, version, correlation_id, build_sync_response(result))
     assert write_sync_group(version, correlation_id, result) == expected

@@ -21,7 +21,7 @@ from tests.unit.coordination.consumer_group_simulation import Client, ConsumerGr
 INTERVALS_MS = st.sampled_from((0, 1_000, 15_000))
 
 
-def group_of(members: int, partitions: int) -> tuple[ConsumerGroupSimulation, list[Client]]:
+def start_group(members: int, partitions: int) -> tuple[ConsumerGroupSimulation, list[Client]]:
     group = ConsumerGroupSimulation()
     group.set_partitions("t", partitions)
     clients = [group.add_client("t") for _ in range(members)]
@@ -58,13 +58,13 @@ def test_a_heartbeat_that_says_its_epoch_only_keeps_its_client() -> None:
 
 
 def test_the_first_member_is_assigned_everything_at_once() -> None:
-    group, [client] = group_of(1, 3)
+    group, [client] = start_group(1, 3)
     group.heartbeat(client)
     assert (client.epoch, len(client.assigned), group.state()) == (1, 3, "Stable")
 
 
 def test_a_partition_is_assigned_only_after_its_owner_has_given_it_up() -> None:
-    group, [first, second] = group_of(2, 2)
+    group, [first, second] = start_group(2, 2)
     group.heartbeat(first)
     group.reconcile(first)
     group.heartbeat(second)
@@ -82,7 +82,7 @@ def test_a_partition_is_assigned_only_after_its_owner_has_given_it_up() -> None:
 
 
 def test_a_member_that_lost_a_response_continues_with_its_previous_epoch() -> None:
-    group, [first, second] = group_of(2, 2)
+    group, [first, second] = start_group(2, 2)
     group.heartbeat(first)
     group.reconcile(first)
     group.heartbeat(second)
@@ -94,7 +94,7 @@ def test_a_member_that_lost_a_response_continues_with_its_previous_epoch() -> No
 
 
 def test_an_epoch_that_a_member_never_had_is_fenced() -> None:
-    group, [client] = group_of(1, 1)
+    group, [client] = start_group(1, 1)
     group.heartbeat(client)
     client.epoch = 7
     group.heartbeat(client)
@@ -103,7 +103,7 @@ def test_an_epoch_that_a_member_never_had_is_fenced() -> None:
 
 
 def test_a_member_that_keeps_what_it_must_give_up_is_removed() -> None:
-    group, [first, second] = group_of(2, 2)
+    group, [first, second] = start_group(2, 2)
     group.heartbeat(first)
     group.reconcile(first)
     group.heartbeat(second)
@@ -152,7 +152,7 @@ def test_a_static_member_returns_to_a_full_group() -> None:
 
 
 def test_new_partitions_and_deleted_topics_are_noticed_with_the_next_heartbeat() -> None:
-    group, [client] = group_of(1, 1)
+    group, [client] = start_group(1, 1)
     client.topics = ("t", "u")
     group.converge()
     group.set_partitions("u", 2)
@@ -221,7 +221,7 @@ class ForgottenOwners(dict[TopicIdPartition, str]):
 
 def test_the_model_notices_an_assignment_before_the_revocation() -> None:
     """The same runs, with a coordinator that does not know who owns a partition."""
-    group, [first, second] = group_of(2, 2)
+    group, [first, second] = start_group(2, 2)
     group.group.owners = ForgottenOwners()
     group.heartbeat(first)
     group.reconcile(first)

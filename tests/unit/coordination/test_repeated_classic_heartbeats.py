@@ -76,7 +76,7 @@ class Member:
         return cast(ErrorCode, read_response(bytes(response[4:]), KEY, self.version).error_code)
 
 
-async def settle(member: Member) -> int:
+async def join_alone(member: Member) -> int:
     """The member joins alone and sends its first heartbeat. Returns the generation."""
     generation = await member.join()
     await member.sync(generation)
@@ -88,7 +88,7 @@ async def settle(member: Member) -> int:
 def test_a_repeated_heartbeat_extends_the_session() -> None:
     async def test(broker: SmallCoordinator) -> None:
         member = Member(broker)
-        generation = await settle(member)
+        generation = await join_alone(member)
         for _ in range(3):
             await asyncio.sleep(8)
             assert await member.send(generation) is ErrorCode.none
@@ -104,7 +104,7 @@ def test_a_repeated_heartbeat_extends_the_session() -> None:
 def test_a_repeated_heartbeat_follows_the_generations_of_the_group(version: int) -> None:
     async def test(broker: SmallCoordinator) -> None:
         member, other = Member(broker, version), Member(broker)
-        generation = await settle(member)
+        generation = await join_alone(member)
         joining = asyncio.ensure_future(other.join())
         await asyncio.sleep(1)
         assert await member.send(generation) is ErrorCode.rebalance_in_progress
@@ -122,7 +122,7 @@ def test_a_repeated_heartbeat_follows_the_generations_of_the_group(version: int)
 def test_a_heartbeat_of_another_member_is_parsed() -> None:
     async def test(broker: SmallCoordinator) -> None:
         member = Member(broker)
-        generation = await settle(member)
+        generation = await join_alone(member)
         member.member_id = "x" * len(member.member_id)
         assert await member.send(generation) is ErrorCode.unknown_member_id
         assert not member.was_repeated
@@ -135,7 +135,7 @@ def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
         broker.authorizer = rights = DenyAll()
         rights.denies = False
         member = Member(broker)
-        generation = await settle(member)
+        generation = await join_alone(member)
         (shard,) = broker.group_coordinator._shards.values()
         for state, expected in (
             (ShardState.loading, ErrorCode.none),
@@ -158,7 +158,7 @@ def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
 def test_older_versions_are_always_parsed(version: int) -> None:
     async def test(broker: SmallCoordinator) -> None:
         member = Member(broker, version)
-        generation = await settle(member)
+        generation = await join_alone(member)
         for _ in range(2):
             assert await member.send(generation) is ErrorCode.none
             assert not member.was_repeated

@@ -54,7 +54,7 @@ class Member:
             return build_error_response(handler.response, reason)
 
 
-async def settle(member: Member) -> Any:
+async def join_and_repeat_heartbeat(member: Member) -> Any:
     """The member joins, reports nothing new, and repeats that."""
     joined = await member.send(0, **JOIN)
     parsed = await member.send(joined.member_epoch)
@@ -67,7 +67,7 @@ async def settle(member: Member) -> Any:
 def test_a_repeated_heartbeat_gets_the_last_response_and_extends_the_session() -> None:
     async def test(broker: SmallCoordinator) -> None:
         member = Member(broker, "m")
-        await settle(member)
+        await join_and_repeat_heartbeat(member)
         for _ in range(3):
             await asyncio.sleep(40)
             assert (await member.send(1)).error_code is ErrorCode.none
@@ -82,7 +82,7 @@ def test_a_repeated_heartbeat_gets_the_last_response_and_extends_the_session() -
 def test_a_repeated_heartbeat_follows_changes_of_the_group() -> None:
     async def test(broker: SmallCoordinator) -> None:
         first, second = Member(broker, "m"), Member(broker, "n")
-        await settle(first)
+        await join_and_repeat_heartbeat(first)
         await asyncio.sleep(2)
         await second.send(0, **JOIN)
         response = await first.send(1)
@@ -114,7 +114,7 @@ def test_a_repeated_heartbeat_follows_changes_of_topics_configs_and_rights() -> 
         broker.authorizer = rights = DenyAll()
         rights.denies = False
         member = Member(broker, "m")
-        await settle(member)
+        await join_and_repeat_heartbeat(member)
         broker.group_coordinator.metadata.on_topics_changed()
         assert (await member.send(1)).error_code is ErrorCode.none
         assert member.was_repeated

@@ -97,7 +97,7 @@ class LineCount:
         return self._trace
 
 
-def add_many(broker: Broker, server: Any) -> None:
+def add_connections_and_series(broker: Broker, server: Any) -> None:
     """Connections with requests, and series that clients have pushed."""
     server.connections += [
         SimpleNamespace(state=ConnectionState("127.0.0.1", 1, "MANY"), waiting_requests=lambda: WAITING)
@@ -119,7 +119,7 @@ async def test_a_scrape_does_little_in_one_iteration_of_the_loop(
         await create_topic(broker.active_controller(), NewTopic("many", MANY, 1))
         await wait_until(lambda: len(broker.partitions) == MANY)
         server = small_server()
-        add_many(broker, server)
+        add_connections_and_series(broker, server)
         async with run_http_server(broker, server) as url:
             await scrape(url)  # the first one reads the version of the distribution
             lines = LineCount()

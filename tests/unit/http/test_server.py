@@ -65,7 +65,7 @@ async def run_http_server(broker: Broker, server: Any) -> AsyncIterator[Get]:
         await http.close()
 
 
-def samples(text: str) -> dict[tuple[str, ...], float]:
+def parse_samples(text: str) -> dict[tuple[str, ...], float]:
     """(name, label values…) → value."""
     return {
         (sample.name, *sample.labels.values()): sample.value
@@ -105,7 +105,7 @@ async def test_metrics_have_the_values_of_the_broker(tmp_path: Path) -> None:
         async with run_http_server(broker, server) as get:
             status, text = await get("/metrics")
         assert status == 200
-        found = samples(text)
+        found = parse_samples(text)
         expected = {
             ("kafka_server_brokertopicmetrics_messagesin_total", "t"): 4,
             ("kafka_server_brokertopicmetrics_bytesin_total", "t"): 2 * len(batch),
@@ -177,4 +177,4 @@ async def test_broker_that_has_not_started_is_reported_as_starting(tmp_path: Pat
         async with run_http_server(starting, small_server()) as get:
             assert (await get("/readyz"))[0] == 503
             status, text = await get("/metrics")
-            assert (status, samples(text)[("kafka_server_kafkaserver_brokerstate",)]) == (200, 1)
+            assert (status, parse_samples(text)[("kafka_server_kafkaserver_brokerstate",)]) == (200, 1)

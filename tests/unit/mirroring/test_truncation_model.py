@@ -206,7 +206,7 @@ def test_committed_records_are_not_lost_or_mixed(tmp_path: Path, seed: int) -> N
     asyncio.run(run(Model(tmp_path, Random(seed))))
 
 
-def runs_that_fail(folder: Path, seeds: int, **rules: Any) -> int:
+def count_failed_runs(folder: Path, seeds: int, **rules: Any) -> int:
     failed = 0
     for seed in range(seeds):
         try:
@@ -217,9 +217,9 @@ def runs_that_fail(folder: Path, seeds: int, **rules: Any) -> int:
 
 
 def test_model_detects_a_missing_truncation(tmp_path: Path) -> None:
-    assert runs_that_fail(tmp_path, 2, begin=lambda partition, joined, epoch: None) == 2
+    assert count_failed_runs(tmp_path, 2, begin=lambda partition, joined, epoch: None) == 2
 
 
 def test_model_detects_a_truncation_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
     """The leader would count log ends that followers had before."""
-    assert runs_that_fail(tmp_path, 20, truncates_in_the_middle=True) > 0
+    assert count_failed_runs(tmp_path, 20, truncates_in_the_middle=True) > 0

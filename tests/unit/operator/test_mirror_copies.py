@@ -58,7 +58,7 @@ def brokers() -> Iterator[FakeBrokers]:
         yield FakeBrokers()
 
 
-async def states(brokers: FakeBrokers) -> dict[tuple[str, int], str]:
+async def describe_states(brokers: FakeBrokers) -> dict[tuple[str, int], str]:
     return {
         (it.topic, it.partition): it.state
         for it in await mirrors.describe_mirrored_partitions(cast(KafkaClient, brokers), "west")
@@ -69,6 +69,6 @@ async def states(brokers: FakeBrokers) -> dict[tuple[str, int], str]:
 async def test_partition_that_no_broker_reports_is_included_as_unreported(brokers: FakeBrokers) -> None:
     copied = {("copy", 0): "Replicating", ("copy", 1): "Replicating", ("copy", 2): UNREPORTED}
     copied |= {("appended", 0): "Replicating", ("appended", 1): "Replicating"}
-    assert await states(brokers) == copied, "one has no leader; one takes no records of the source"
+    assert await describe_states(brokers) == copied, "one has no leader; one takes no records of the source"
     brokers.silent = True
-    assert await states(brokers) == copied | {("copy", 1): UNREPORTED, ("appended", 1): UNREPORTED}
+    assert await describe_states(brokers) == copied | {("copy", 1): UNREPORTED, ("appended", 1): UNREPORTED}

@@ -29,7 +29,7 @@ from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.validation import validate_resource
 from ottla_spark.definition import parse_pipeline
 from tests.unit.operator import samples
-from tests.unit.operator.spark_application_fields import unknown
+from tests.unit.operator.spark_application_fields import find_undocumented_fields
 from tests.unit.operator.test_objects import Plain
 
 GOLDEN = Path(__file__).parent / "golden" / "pipelines"
@@ -108,7 +108,7 @@ def test_objects_of_a_pipeline_are_those_of_the_golden_file(case: str) -> None:
     ],
 )
 def test_fields_of_a_spark_application_are_documented(spec: dict[str, Any]) -> None:
-    assert unknown(application(plain(**spec))) == []
+    assert find_undocumented_fields(application(plain(**spec))) == []
 
 
 def test_undocumented_fields_are_found() -> None:
@@ -116,7 +116,11 @@ def test_undocumented_fields_are_found() -> None:
     it["spec"]["driver"]["core"] = 1
     it["spec"]["restartPolicy"]["type"] = "Sometimes"
     it["spec"]["executor"]["cores"] = "1"
-    assert [path for path, _ in unknown(it)] == ["spec.driver.core", "spec.executor.cores", "spec.restartPolicy.type"]
+    assert [path for path, _ in find_undocumented_fields(it)] == [
+        "spec.driver.core",
+        "spec.executor.cores",
+        "spec.restartPolicy.type",
+    ]
 
 
 def test_stream_is_restarted_always_and_a_batch_only_on_failure() -> None:

@@ -37,7 +37,7 @@ def topic(name: str = "flights", **lake: Any) -> Topic:
     return Topic.parse(data)
 
 
-def planned(it: Topic) -> Json:
+def plan_pipeline(it: Topic) -> Json:
     pipeline = lake_pipeline(it)
     assert pipeline is not None
     assert validate_resource(pipeline) == []
@@ -45,7 +45,7 @@ def planned(it: Topic) -> Json:
 
 
 def test_records_are_appended_by_day_with_their_origin() -> None:
-    pipeline = planned(topic())
+    pipeline = plan_pipeline(topic())
     (sink,) = pipeline["spec"]["sinks"]
     assert sink["iceberg"] == {
         **LAKE["iceberg"],
@@ -60,7 +60,7 @@ def test_records_are_appended_by_day_with_their_origin() -> None:
 
 def test_fields_of_a_lake_are_those_of_its_pipeline() -> None:
     format_ = {"type": "json", "schema": "carrier STRING"}
-    pipeline = planned(
+    pipeline = plan_pipeline(
         topic(format=format_, key="code", interval="10s", checkpoint={"path": "s3a://b/c"}, spark={"conf": {"a": "b"}})
     )
     spec = pipeline["spec"]

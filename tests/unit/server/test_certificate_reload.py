@@ -17,10 +17,10 @@ from tests.kube.certificates import (
     create_client_certificate,
     create_server_certificate,
 )
-from tests.unit.api.brokers import RawConnection, SmallBroker, serve
+from tests.unit.api.brokers import RawConnection, SmallBroker, create_server
 from tests.unit.async_tests import wait_until
 from tests.unit.server.connections import capture_log, request_api_versions
-from tests.unit.server.test_tls import client_context, connect_with_tls, start_listening, tls_test
+from tests.unit.server.test_tls import client_context, connect_with_tls, start_both_listeners, tls_test
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ async def test_new_connections_get_the_new_certificate_and_open_ones_stay(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     file = Path(listener_tls(broker.config, "SSL").keystore_location)
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     context = client_context(authority)
     open_connection = await connect_with_tls(port, context)
     before = serial_number(open_connection)
@@ -93,8 +93,8 @@ async def test_new_connections_get_the_new_certificate_and_open_ones_stay(
 @tls_test(ssl_client_auth="required", ssl_truststore_location="THE_AUTHORITY")
 async def test_authorities_of_clients_are_replaced(broker: SmallBroker, authority: CertificateAuthority) -> None:
     trusted = Path(listener_tls(broker.config, "SSL").truststore_location)
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     others = create_certificate_authority(trusted.parent / "others", ["127.0.0.1"], ["localhost"])
     theirs = client_context(authority, create_client_certificate(others, "theirs"))
 
@@ -120,8 +120,8 @@ async def test_other_servers_follow_the_certificates_of_a_listener(
 ) -> None:
     """As those on `http.listener` and `schema.registry.listener`."""
     tls = listener_tls(broker.config, "SSL")
-    server = serve(broker)
-    await start_listening(server)
+    server = create_server(broker)
+    await start_both_listeners(server)
     following = await serve_greeting(server.certificates.follow("SSL"))
     open_to_all = await serve_greeting(server.certificates.follow("SSL", client_auth="none"))
     theirs = client_context(authority, create_client_certificate(authority, "theirs"))

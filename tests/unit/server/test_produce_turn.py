@@ -16,7 +16,7 @@ from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, write_request
-from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, serve, start_listening
+from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, create_server, start_listening
 from tests.unit.api.requests import fetch_request, produce_request
 from tests.unit.async_tests import wait_until
 from tests.unit.authorizers import DenyAll
@@ -95,7 +95,7 @@ class Producer:
 @broker_test
 async def test_requests_of_one_turn_are_one_append_for_each_partition(broker: SmallBroker) -> None:
     broker.add_topic("a", 2)
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     await producer.produce((1, batch(b"first")))
     with count_joined() as joined:
@@ -109,7 +109,7 @@ async def test_requests_of_one_turn_are_one_append_for_each_partition(broker: Sm
 @broker_test
 async def test_invalid_request_is_rejected_in_its_place(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     with count_joined() as joined:
         producer.send((0, batch(b"1")), (0, bytes(CORRUPT)), (0, batch(b"2")), (5, batch(b"3")), (0, batch(b"4")))
@@ -128,7 +128,7 @@ async def test_invalid_request_is_rejected_in_its_place(broker: SmallBroker) -> 
 @broker_test
 async def test_failed_write_is_answered_to_every_request_of_the_turn(broker: SmallBroker) -> None:
     broker.add_topic("a", 2)
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
 
     with patch("os.pwritev", side_effect=OSError(errno.EIO, os.strerror(errno.EIO))):
@@ -140,7 +140,7 @@ async def test_failed_write_is_answered_to_every_request_of_the_turn(broker: Sma
 @broker_test
 async def test_fetch_behind_produce_requests_of_its_connection_returns_their_records(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     fetch = write_request(ApiKey.FETCH, 12, 9, "me", fetch_request({("a", 0): 1}))
     producer.send((0, batch(b"1")), (0, batch(b"2")), more=bytes(fetch))
@@ -155,7 +155,7 @@ async def test_fetch_behind_produce_requests_of_its_connection_returns_their_rec
 @broker_test
 async def test_joined_requests_wait_for_the_whole_isr(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a", replicas=(ME, 2))
-    server = serve(broker)
+    server = create_server(broker)
     producer = Producer(await RawConnection.open(await start_listening(server)))
     assert await producer.produce((0, batch(b"first")), acks=1) == [(0, ErrorCode.none)]
     producer.send((0, batch(b"0")), acks=-1)  # has another template, so it is served alone
@@ -175,7 +175,7 @@ async def test_joined_requests_wait_for_the_whole_isr(broker: SmallBroker) -> No
 async def test_only_requests_with_the_right_to_write_are_appended(broker: SmallBroker) -> None:
     broker.add_topic("a")
     authorizer = RevocableRight()
-    server = serve(broker, authorizer=authorizer)
+    server = create_server(broker, authorizer=authorizer)
     producer = await Producer.open(await start_listening(server))
     with count_joined() as joined:
         assert await producer.produce((0, batch(b"1")), (0, batch(b"2"))) == [(0, ErrorCode.none), (1, ErrorCode.none)]
@@ -189,7 +189,7 @@ async def test_only_requests_with_the_right_to_write_are_appended(broker: SmallB
 @broker_test
 async def test_records_of_a_connection_that_closes_are_appended(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     producer = await Producer.open(port)
     producer.send(*[(0, batch(b"%d" % number)) for number in range(4)])
@@ -201,7 +201,7 @@ async def test_records_of_a_connection_that_closes_are_appended(broker: SmallBro
 @broker_test
 async def test_requests_of_the_turn_are_answered_before_the_connection_finishes(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     (connection,) = server.connections
     requests = b"".join(
@@ -221,7 +221,7 @@ async def test_requests_of_the_turn_are_answered_before_the_connection_finishes(
 @broker_test
 async def test_memory_of_a_turn_is_bounded(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     server._services.produce_turn.max_bytes = 200
     with count_joined() as joined:

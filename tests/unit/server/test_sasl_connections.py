@@ -15,7 +15,7 @@ from ottla_broker.security.sasl_session import ListenerSasl, SaslSession
 from ottla_broker.security.scram import MECHANISMS, ScramCredential, ScramMechanism, make_credential
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.sasl import ScramClient
-from tests.unit.api.brokers import RawConnection, SmallBroker, serve
+from tests.unit.api.brokers import RawConnection, SmallBroker, create_server
 from tests.unit.async_tests import async_test, wait_until
 from tests.unit.server.connections import capture_log, request_api_versions
 
@@ -39,7 +39,7 @@ def sasl_broker(folder: Path) -> SmallBroker:
 async def test_client_that_does_not_log_in_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_security, "LOGIN_TIMEOUT_S", 0.05)
     broker = sasl_broker(tmp_path)
-    server = serve(broker)
+    server = create_server(broker)
     try:
         port = server.bind()["LOGIN"].port
         await server.serve()
@@ -54,7 +54,7 @@ async def test_client_that_does_not_log_in_is_disconnected(tmp_path: Path, monke
 @async_test
 async def test_rule_18_frame_of_a_client_that_has_not_logged_in_is_bounded(tmp_path: Path) -> None:
     broker = sasl_broker(tmp_path)
-    server = serve(broker)
+    server = create_server(broker)
     try:
         port = server.bind()["LOGIN"].port
         await server.serve()
@@ -73,7 +73,7 @@ async def test_rule_18_frame_of_a_client_that_has_not_logged_in_is_bounded(tmp_p
 @async_test
 async def test_bytes_that_are_no_login_cost_their_connection_alone(tmp_path: Path) -> None:
     broker = sasl_broker(tmp_path)
-    server = serve(broker)
+    server = create_server(broker)
     try:
         port = server.bind()["LOGIN"].port
         await server.serve()

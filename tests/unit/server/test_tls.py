@@ -19,7 +19,7 @@ from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from
 from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
-from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve
+from tests.unit.api.brokers import RawConnection, SmallBroker, batch, create_server
 from tests.unit.api.requests import fetch_request, produce_request
 from tests.unit.async_tests import wait_until
 from tests.unit.server.certificates import authority, keystore, tls_broker
@@ -55,7 +55,7 @@ def tls_test(**settings: str) -> Callable[[Callable[..., Coroutine[Any, Any, Non
     return decorate
 
 
-async def start_listening(server: Server) -> tuple[int, int]:
+async def start_both_listeners(server: Server) -> tuple[int, int]:
     """Starts to serve. Returns the PLAINTEXT and the SSL port."""
     addresses = server.bind()
     await server.serve()
@@ -93,8 +93,8 @@ async def test_requests_and_responses_of_any_size_work_over_tls(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     connection = await connect_with_tls(port, client_context(authority))
     assert (await request_api_versions(connection)).error_code is ErrorCode.none
     for size in (1, 5_000, 16 << 10, 300_000, 900_000):
@@ -114,8 +114,8 @@ async def test_requests_and_responses_of_any_size_work_over_tls(
 
 @tls_test(ssl_enabled_protocols="TLSv1.2")
 async def test_only_allowed_tls_versions_are_accepted(broker: SmallBroker, authority: CertificateAuthority) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     connection = await connect_with_tls(port, client_context(authority))
     assert connection.writer.get_extra_info("ssl_object").version() == "TLSv1.2"
     assert (await request_api_versions(connection)).error_code is ErrorCode.none
@@ -132,8 +132,8 @@ async def test_only_allowed_tls_versions_are_accepted(broker: SmallBroker, autho
 async def test_a_downgrade_to_an_older_tls_version_or_to_none_is_refused(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     older = client_context(authority)
     older.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError):
@@ -151,8 +151,8 @@ async def test_a_downgrade_to_an_older_tls_version_or_to_none_is_refused(
 async def test_principal_of_a_connection_is_that_of_the_client_certificate(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     connection = await connect_with_tls(port, client_context(authority, create_client_certificate(authority, "alice")))
     assert (await request_api_versions(connection)).error_code is ErrorCode.none
     (accepted,) = server.connections
@@ -171,8 +171,8 @@ async def test_principal_of_a_connection_is_that_of_the_client_certificate(
 async def test_requested_client_certificate_may_be_missing_but_not_invalid(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     connection = await connect_with_tls(port, client_context(authority))
     assert (await request_api_versions(connection)).error_code is ErrorCode.none
     (accepted,) = server.connections
@@ -192,8 +192,8 @@ async def test_requested_client_certificate_may_be_missing_but_not_invalid(
 async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    plain, port = await start_listening(server)
+    server = create_server(broker)
+    plain, port = await start_both_listeners(server)
     other = await connect_with_tls(port, client_context(authority))
     lines = capture_log()
     plain_connection = await RawConnection.open(port)
@@ -235,8 +235,8 @@ def short_timeout(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def test_rule_18_time_and_number_of_handshakes_are_bounded(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     lines = capture_log()
     idle = [await RawConnection.open(port) for _ in range(5)]
     await wait_until(lambda: server.handshakes_in_progress == 5)
@@ -264,8 +264,8 @@ def few_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_rule_18_unfinished_handshakes_are_closed_for_new_ones(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     idle = [await RawConnection.open(port) for _ in range(5)]
     await wait_until(lambda: server.handshakes_in_progress == 5)
     for first in range(3):
@@ -280,8 +280,8 @@ async def test_rule_18_unfinished_handshakes_are_closed_for_new_ones(
 @tls_test()
 async def test_handshakes_count_as_connections(broker: SmallBroker, authority: CertificateAuthority) -> None:
     broker.config.set_dynamic(cluster={"max.connections.per.ip": "2"}, broker={})
-    server = serve(broker)
-    plain, port = await start_listening(server)
+    server = create_server(broker)
+    plain, port = await start_both_listeners(server)
     handshaking, plain_connection = await RawConnection.open(port), await RawConnection.open(plain)
     assert (await request_api_versions(plain_connection)).error_code is ErrorCode.none
     for third in (await RawConnection.open(port), await RawConnection.open(plain)):
@@ -303,8 +303,8 @@ async def test_rule_18_memory_of_slow_readers_over_tls_is_bounded(
     for _ in range(16):
         partition.append_records(batch(bytes(1_000_000)), acks=1)
     bound = 24 << 20
-    server = serve(broker, ConnectionLimits(all_responses_bytes=bound))
-    _, port = await start_listening(server)
+    server = create_server(broker, ConnectionLimits(all_responses_bytes=bound))
+    _, port = await start_both_listeners(server)
     context = client_context(authority)
     slow = [
         RawConnection(
@@ -339,8 +339,8 @@ async def test_rule_18_large_requests_over_tls_wait_for_memory(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker, ConnectionLimits(all_requests_bytes=1 << 20))
-    _, port = await start_listening(server)
+    server = create_server(broker, ConnectionLimits(all_requests_bytes=1 << 20))
+    _, port = await start_both_listeners(server)
     context = client_context(authority)
     large_senders = [await connect_with_tls(port, context) for _ in range(4)]
     for sender in large_senders:
@@ -362,8 +362,8 @@ async def test_closing_the_server_closes_connections_and_handshakes(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     broker.add_topic("a")
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     handshaking, waiting = await RawConnection.open(port), await connect_with_tls(port, client_context(authority))
     waiting.send(ApiKey.FETCH, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
     await wait_until(lambda: bool(server.connections) and not next(iter(server.connections)).is_idle)
