@@ -65,7 +65,7 @@ def test_a_member_that_leaves_changes_the_targets_of_those_who_get_its_partition
     assert 3 in target[UUID(int=1)]
 
 
-def test_it_is_not_valid_for_other_topics_or_targets_of_strangers() -> None:
+def test_a_balance_is_not_valid_for_other_topics_or_targets_of_strangers() -> None:
     topic = UUID(int=1)
     balance = UniformBalance(["m"], {}, {topic: 4})
     assert not balance.is_valid({topic: 5})

@@ -121,7 +121,7 @@ def test_offset_for_timestamp_is_that_of_the_first_record_at_or_after_it(folder:
     assert log.offset_for_timestamp(0) == TimestampOffset(NOW + 1_620, 50, 0)
 
 
-def test_offset_for_timestamp_when_timestamps_decrease(folder: LogFolder) -> None:
+def test_offset_for_timestamp_is_the_first_at_or_after_it_where_timestamps_decrease(folder: LogFolder) -> None:
     folder.config = LogConfig(index_interval_bytes=0)
     log = folder.create()
     for timestamp in (50, 10, 70, 20, 70, 60):

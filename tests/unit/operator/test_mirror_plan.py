@@ -135,7 +135,7 @@ def test_states_of_partitions_become_conditions() -> None:
     assert evaluate(mirror_settings(mirror(role="Paused"), "w:9092"), [partition(state="Paused")]).reason == "Paused"
 
 
-def test_in_sync_and_failover_safe() -> None:
+def test_a_mirror_without_lag_is_safe_to_fail_over_and_in_sync_if_its_source_responds() -> None:
     def conditions_of(*partitions: ObservedMirrorPartition) -> tuple[bool, bool]:
         in_sync, safe = mirror_conditions(partitions)
         return in_sync.is_true, safe.is_true

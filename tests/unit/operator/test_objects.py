@@ -136,7 +136,7 @@ def test_brokers_wait_until_their_addresses_are_known() -> None:
     assert found.waiting_for_services == ("demo-out-2",)
 
 
-def test_bootstrap_addresses_of_every_type_of_listener() -> None:
+def test_every_type_of_listener_has_a_bootstrap_address_once_it_is_known() -> None:
     listeners = [
         {"name": "plain", "port": 9092},
         {"name": "out", "port": 9094, "type": "LoadBalancer"},

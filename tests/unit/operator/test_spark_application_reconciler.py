@@ -47,7 +47,7 @@ def test_the_status_of_a_spark_application_becomes_that_of_the_pipeline(world: P
         ("UNKNOWN", 1, "Starting", "InProgress"),
     ],
 )
-def test_states_of_a_spark_application(
+def test_each_state_of_a_spark_application_becomes_one_of_the_pipeline(
     world: PipelineWorld, state: str, attempts: int, expected_state: str, kstatus_: str
 ) -> None:
     world.api.unserved.clear()

@@ -200,7 +200,7 @@ def test_error_names_an_undefined_codec() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_varints_of_every_size(value: int) -> None:
+def test_varints_of_every_size_are_written_as_by_kio(value: int) -> None:
     out = io.BytesIO()
     write_signed_varlong(out, i64(value))
     assert encode_varint(value) == out.getvalue()

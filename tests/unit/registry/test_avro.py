@@ -114,7 +114,7 @@ def test_a_schema_uses_types_of_its_references() -> None:
         ),
     ],
 )
-def test_rules_of_schema_resolution(reader: Any, writer: Any, expected: list[str]) -> None:
+def test_reader_and_writer_have_the_expected_incompatibilities(reader: Any, writer: Any, expected: list[str]) -> None:
     assert incompatibility_kinds(reader, writer) == expected
 
 

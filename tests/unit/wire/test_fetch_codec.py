@@ -112,7 +112,7 @@ def test_a_broker_reads_what_a_broker_answers(sent: list[FetchResponsePartition]
     ]
 
 
-def test_an_error_of_the_whole_response() -> None:
+def test_an_error_of_the_whole_response_is_read_as_written() -> None:
     whole = b"".join(write_fetch_response(17, 5, (), error=ErrorCode.fetch_session_id_not_found))
     found = read_fetch_response(bytearray(whole[4:]))
     assert (found.error, found.session_id, found.partitions) == (ErrorCode.fetch_session_id_not_found, 0, [])
