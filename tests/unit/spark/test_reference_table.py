@@ -5,33 +5,18 @@ brokers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from ottla_operator.resources.common import API_VERSION
-from ottla_spark.definition import parse_pipeline
 from ottla_spark.errors import PipelineError
 from ottla_spark.streaming import reference_table
 from ottla_spark.streaming.reference_table import ReferenceTable
 from ottla_spark.streaming.table_relation import BatchId
 from ottla_spark.streaming.table_version import TableVersion
+from tests.unit.spark.small_pipeline import RAW, small_pipeline
 
-FORMAT = {"type": "raw"}
-PIPELINE = parse_pipeline(
-    {
-        "apiVersion": API_VERSION,
-        "kind": "Pipeline",
-        "metadata": {"name": "p"},
-        "spec": {
-            "clusterRef": {"name": "c"},
-            "sources": {"s": {"topic": "s", "format": FORMAT}, "t": {"topic": "t", "mode": "table", "format": FORMAT}},
-            "sinks": [{"from": "s", "console": {}}],
-        },
-    },
-    Path(),
-)
+PIPELINE = small_pipeline(s={"topic": "s", "format": RAW}, t={"topic": "t", "mode": "table", "format": RAW})
 
 
 class FakeBrokers:
