@@ -16,7 +16,6 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i16, i32
 
 from ottla_broker.api import streams_group_describe, streams_group_heartbeat
-from ottla_broker.config import Config
 from ottla_broker.requests.api import Api
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
@@ -65,7 +64,6 @@ class Controller:
 def add_controller(broker: SmallCoordinator) -> Controller:
     controller = Controller()
     broker.controller_channel = controller  # type: ignore[attr-defined]
-    broker.config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})  # type: ignore[attr-defined]
     return controller
 
 

@@ -15,10 +15,7 @@ from kio.schema.types import GroupId
 
 from ottla_broker.api.join_group import build_join_request, build_join_response
 from ottla_broker.api.sync_group import build_sync_request, build_sync_response
-from ottla_broker.broker import Broker
-from ottla_broker.config import Config
 from ottla_broker.coordination.effects import GroupMemberMetadata, JoinRequest, JoinResult, SyncRequest, SyncResult
-from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.requests.classic_rebalance import (
     read_join_group,
     read_sync_group,
@@ -28,7 +25,6 @@ from ottla_broker.requests.classic_rebalance import (
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.requests.reply import Buffers
 from ottla_broker.security.authorizer import AllowAll
-from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
     read_request,
@@ -132,9 +128,7 @@ class Member:
 
     def __init__(self, broker: SmallCoordinator, versions: tuple[int, int] = LAST_VERSIONS) -> None:
         self.join_version, self.sync_version = versions
-        cast(Any, broker).config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
-        cast(Any, broker).client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
-        self.dispatcher = RequestDispatcher(cast(Broker, broker), broker.authorizer)
+        self.dispatcher = broker.create_dispatcher()
         self.connection = ConnectionState("10.0.0.1", 1, "PLAINTEXT")
         self.id = ""
 

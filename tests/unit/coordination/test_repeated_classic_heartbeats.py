@@ -24,8 +24,9 @@ KEY = ApiKey.HEARTBEAT
 
 
 class Member:
-    """A member of the group g and its connection. `was_repeated`: the last request was not
-    parsed."""
+    """A member of the group g and its connection. `was_repeated`: the last heartbeat was answered
+    without being parsed.
+    """
 
     def __init__(self, broker: SmallCoordinator, version: int = 4) -> None:
         self.broker = broker
@@ -36,7 +37,7 @@ class Member:
         self.was_repeated = False
 
     async def join(self) -> int:
-        """The generation."""
+        """Joins the group, alone. Returns the generation."""
         joined: Any = None
         for _ in range(2):  # the first response has the member id
             joined = await self.broker.send(
@@ -59,6 +60,7 @@ class Member:
         assert synced.error_code is ErrorCode.none
 
     async def send(self, generation: int) -> ErrorCode:
+        """Sends a heartbeat, which is parsed unless it repeats the last one."""
         self.correlation_id += 1
         names = {"group_id": "g", "member_id": self.member_id, "generation_id": generation}
         request = build_message(schema_of(request_class(KEY, self.version)), names)

@@ -22,7 +22,9 @@ JOIN = {"rebalance_timeout": timedelta(minutes=1), "subscribed_topic_names": ("t
 
 
 class Member:
-    """A member and its connection. `was_repeated`: the last request was not parsed."""
+    """A member of the group g and its connection. `was_repeated`: the last heartbeat was answered
+    without being parsed.
+    """
 
     def __init__(self, broker: SmallCoordinator, member_id: str) -> None:
         self.broker = broker
@@ -32,6 +34,9 @@ class Member:
         self.was_repeated = False
 
     async def send(self, epoch: int, **fields: Any) -> Any:
+        """Sends a heartbeat, which is parsed unless it repeats the last one. Returns its
+        response.
+        """
         self.correlation_id += 1
         names = {"group_id": "g", "member_id": self.member_id, "member_epoch": epoch, "topic_partitions": None} | fields
         request = build_message(schema_of(request_class(KEY, 1)), names)

@@ -6,12 +6,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any, cast
 
-from ottla_broker.broker import Broker
-from ottla_broker.config import Config
-from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.requests.reply import Buffers
-from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode
@@ -34,9 +30,7 @@ class Client:
     """A connection to the dispatcher of a broker."""
 
     def __init__(self, broker: SmallCoordinator) -> None:
-        cast(Any, broker).config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
-        cast(Any, broker).client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
-        self.dispatcher = RequestDispatcher(cast(Broker, broker), broker.authorizer)
+        self.dispatcher = broker.create_dispatcher()
         self.connection = ConnectionState("10.0.0.1", 1, "PLAINTEXT")
 
     async def send(self, key: ApiKey, version: int, *, turns: int, **fields: Any) -> Any:
