@@ -68,6 +68,7 @@ def add_controller(broker: SmallCoordinator) -> Controller:
 
 
 async def join(broker: SmallCoordinator) -> Any:
+    """Joins the group g, with a topology that reads `t` and needs the changelog topic."""
     changelog = TopicInfo(
         name=TopicName(CHANGELOG.name), partitions=i32(0), replication_factor=i16(1), topic_configs=()
     )

@@ -38,6 +38,7 @@ Result = tuple[ErrorCode, str | None]
 async def alter(
     broker: Broker, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
 ) -> Result:
+    """`changes`: (config, operation, value). Returns the error code and message."""
     resource = incremental_schema.AlterConfigsResource(
         resource_type=cast(i8, int(kind)),
         resource_name=name,
@@ -52,6 +53,7 @@ async def alter(
 
 
 async def replace_configs(broker: Broker, kind: int, name: str, configs: Mapping[str, str | None]) -> Result:
+    """Sends AlterConfigs, which removes all other configs. Returns the error code and message."""
     resource = alter_schema.AlterConfigsResource(
         resource_type=cast(i8, int(kind)),
         resource_name=name,

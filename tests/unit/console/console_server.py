@@ -38,8 +38,8 @@ class ConsoleClient:
         async with self.session.post(self.url + path, data=form, headers=headers, allow_redirects=False) as response:
             return Answer(response.status, response.headers, await response.text())
 
-    async def form_token(self) -> str:
-        """Of the console's forms, which an open console shows everyone."""
+    async def get_form_token(self) -> str:
+        """The token of the console's forms, read from a page of an open console."""
         found = re.search(r'name="token" value="([^"]+)"', (await self.get("/schema?subject=t-value")).text)
         assert found is not None
         return found.group(1)

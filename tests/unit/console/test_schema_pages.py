@@ -52,7 +52,7 @@ async def test_subject_has_its_versions_and_what_changed(tmp_path: Path) -> None
 async def test_schema_is_checked_without_being_registered(tmp_path: Path) -> None:
     registry = registry_with("t-value")
     async with run_console(tmp_path, registry) as console:
-        form = {"name": "t-value", "type": "AVRO", "token": await console.form_token()}
+        form = {"name": "t-value", "type": "AVRO", "token": await console.get_form_token()}
         fine = await console.post("/schema", {**form, "schema": SECOND.replace('"note"', '"text"')})
         assert "The registry would take it: it is compatible with version 2." in fine.text
         bad = await console.post("/schema", {**form, "schema": FIRST.replace("long", "string")})
@@ -80,7 +80,7 @@ async def test_subjects_of_topics_that_a_user_may_not_describe_do_not_exist_for_
         hidden, missing = await console.get("/schema?subject=secret-value"), await console.get("/schema?subject=m")
         assert hidden.status == missing.status == 404
         assert hidden.text.replace("secret-value", "m") == missing.text
-        form = {"name": "secret-value", "type": "AVRO", "schema": FIRST, "token": await console.form_token()}
+        form = {"name": "secret-value", "type": "AVRO", "schema": FIRST, "token": await console.get_form_token()}
         assert (await console.post("/schema", form)).status == 404
         assert "is not allowed DESCRIBE_CONFIGS" in (await console.get("/schema?subject=t-value")).text
 

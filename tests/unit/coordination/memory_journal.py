@@ -27,6 +27,7 @@ class MemoryJournal:
         return None
 
     def append(self, batch: bytes) -> Awaitable[int]:
+        """The result is the base offset of the batch, once it is replicated."""
         if self.failure is not None:
             raise self.failure
         first, copy = self.end, bytearray(batch)

@@ -46,7 +46,7 @@ class FakeMetadata(CoordinatorMetadata):
     def hash_topics(self, names: object) -> int:
         return hash(tuple(sorted(self.topics.items()))) >> 1
 
-    def set(self, **topics: int) -> None:
+    def set_partition_counts(self, **topics: int) -> None:
         self.topics |= topics
         self.on_topics_changed()
 

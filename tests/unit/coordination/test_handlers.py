@@ -81,6 +81,7 @@ def test_producer_ids_are_allocated(version: int) -> None:
 
 
 async def join_group(broker: SmallCoordinator, version: int) -> Any:
+    """Joins alone, with the member id that versions from 4 on require. Returns the response."""
     fields = {
         "group_id": "g",
         "session_timeout": datetime.timedelta(seconds=10),

@@ -1,3 +1,5 @@
+"""Heartbeats of many groups that are served in one turn of the event loop."""
+
 import asyncio
 from collections.abc import Sequence
 from functools import partial

@@ -35,11 +35,11 @@ def test_statuses_say_what_is_missing() -> None:
     client = Client("m", "p")
     assert [one.code for one in world.send(client).statuses] == [StreamsStatus.missing_source_topics]
     assert world.group.state.value == "NotReady"
-    world.metadata.set(lines=2)
+    world.metadata.set_partition_counts(lines=2)
     result = world.send(client)
     assert [one.code for one in result.statuses] == [StreamsStatus.missing_internal_topics]
     assert result.missing_topics == (CHANGELOG._replace(partitions=2),)
-    world.metadata.set(counts=2)
+    world.metadata.set_partition_counts(counts=2)
     result = world.send(client)
     assert not result.statuses and result.tasks is not None and set(result.tasks.active) == {"0"}
     assert str(world.group.state) == "Stable"
@@ -47,7 +47,7 @@ def test_statuses_say_what_is_missing() -> None:
 
 def test_the_first_assignment_waits_for_more_members() -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=3000))
-    world.metadata.set(lines=2, counts=2)
+    world.metadata.set_partition_counts(lines=2, counts=2)
     one, two = Client("a", "p"), Client("b", "q")
     assert [it.code for it in world.send(one).statuses] == [StreamsStatus.assignment_delayed]
     assert one.epoch == 1, "it waits in the first epoch"
@@ -60,7 +60,7 @@ def test_the_first_assignment_waits_for_more_members() -> None:
 
 def test_a_shutdown_of_the_application_is_reported_to_all_members_until_the_group_is_empty() -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    world.metadata.set_partition_counts(lines=2, counts=2)
     clients = [Client("a", "p"), Client("b", "q")]
     for client in clients:
         world.send(client)
@@ -74,7 +74,7 @@ def test_a_shutdown_of_the_application_is_reported_to_all_members_until_the_grou
 @pytest.mark.parametrize("epoch", [1, 9])
 def test_a_wrong_epoch_is_fenced(epoch: int) -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    world.metadata.set_partition_counts(lines=2, counts=2)
     client = Client("a", "p")
     world.send(client)
     client.epoch = epoch
@@ -85,7 +85,7 @@ def test_a_wrong_epoch_is_fenced(epoch: int) -> None:
 @pytest.mark.parametrize("same_epoch", [True, False])
 def test_a_member_that_lost_a_response_gets_its_tasks_with_the_next_one(same_epoch: bool) -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    world.metadata.set_partition_counts(lines=2, counts=2)
     one, two = Client("a", "p"), Client("b", "q")
     world.send(one)
     if same_epoch:  # the other member waits for a task, and gets it within its epoch
@@ -94,7 +94,7 @@ def test_a_member_that_lost_a_response_gets_its_tasks_with_the_next_one(same_epo
         world.send(one)
         losing = two
     else:  # a task is added with the next epoch
-        world.metadata.set(lines=3, counts=3)
+        world.metadata.set_partition_counts(lines=3, counts=3)
         losing = one
     before = losing.epoch, losing.assigned
     world.send(losing)
@@ -108,14 +108,14 @@ def test_a_member_that_lost_a_response_gets_its_tasks_with_the_next_one(same_epo
 
 def test_members_learn_of_each_others_endpoints() -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    world.metadata.set_partition_counts(lines=2, counts=2)
     result = world.send(Client("a", "p"))
     assert result.endpoints is not None and [one.user_endpoint for one in result.endpoints] == [UserEndpoint("a", 1)]
 
 
 def test_an_assignment_waits_for_the_interval_after_the_last_one() -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=1000))
-    world.metadata.set(lines=2, counts=2)
+    world.metadata.set_partition_counts(lines=2, counts=2)
     one, two = Client("a", "p"), Client("b", "q")
     assert not world.send(one).statuses and tasks_of(one.assigned.active)
     assert [it.code for it in world.send(two).statuses] == [StreamsStatus.assignment_delayed]
@@ -126,7 +126,7 @@ def test_an_assignment_waits_for_the_interval_after_the_last_one() -> None:
 
 def test_a_member_commits_with_an_older_epoch_for_the_tasks_that_it_had_then_and_still_has() -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    world.metadata.set_partition_counts(lines=2, counts=2)
     one, two = Client("a", "p"), Client("b", "q")
     world.send(one)
     before = one.epoch
@@ -165,7 +165,7 @@ def test_tasks_in_records_without_assignment_epochs_were_assigned_in_the_members
 
 def test_a_task_that_the_application_does_not_have_is_refused() -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    world.metadata.set_partition_counts(lines=2, counts=2)
     client = Client("a", "p")
     world.send(client)
     assigned = client.assigned
@@ -180,7 +180,7 @@ def test_a_task_that_the_application_does_not_have_is_refused() -> None:
 
 def test_a_waiting_member_that_has_used_its_epoch_is_fenced_with_the_former_one() -> None:
     world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    world.metadata.set_partition_counts(lines=2, counts=2)
     for client in (Client("a", "p"), waiting := Client("b", "q"), Client("c", "r")):
         world.send(client)
     former = waiting.epoch

@@ -29,7 +29,7 @@ def run_at_random(seed: int) -> None:
             num_standby_replicas=random.randrange(3), initial_rebalance_delay_ms=0, assignment_interval_ms=0
         )
     )
-    world.metadata.set(lines=random.randrange(1, 6))
+    world.metadata.set_partition_counts(lines=random.randrange(1, 6))
     for step in range(STEPS):
         action = random.random()
         if (action < 0.08 and len(world.clients) < 5) or not world.clients:
@@ -41,7 +41,7 @@ def run_at_random(seed: int) -> None:
             del world.clients[client_id]
             world.fence(client_id)
         elif action < 0.15:
-            world.metadata.set(counts=world.metadata.topics["lines"])
+            world.metadata.set_partition_counts(counts=world.metadata.topics["lines"])
         elif action < 0.2:
             world.fail_over()
         else:
@@ -52,7 +52,7 @@ def run_at_random(seed: int) -> None:
                 send_at_random(world, client, random)
         world.check_tasks()
     world.clients["last"] = Client("last", "p")
-    world.metadata.set(counts=world.metadata.topics["lines"])
+    world.metadata.set_partition_counts(counts=world.metadata.topics["lines"])
     for _ in range(8):
         for client in world.clients.values():
             client.close()

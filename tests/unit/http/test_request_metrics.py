@@ -18,6 +18,7 @@ NAME = "ottla_request_duration_seconds"
 
 
 def expose(*, open_metrics: bool) -> str:
+    """The page of metrics after three requests and a flush."""
     times = RequestTimes(time.perf_counter)
     times.observe(ApiKey.PRODUCE, 0.0, 0.003, times=99)
     times.observe(ApiKey.PRODUCE, 0.0, 1.5)

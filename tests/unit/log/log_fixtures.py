@@ -23,6 +23,8 @@ TOPIC_ID = UUID(int=0x1234_5678_9ABC_4EF0_8123_4567_89AB_CDEF)
 
 @dataclass
 class Clock:
+    """Stands still."""
+
     now_ms: int = NOW
 
     def __call__(self) -> int:
@@ -100,7 +102,7 @@ def read_records(log: PartitionLog) -> list[Record]:
 class FailingDisk(OsDisk):
     """Real files. `room`: bytes that may still be appended (None: no limit). `broken`: parts of
     names that cannot be read or written. `descriptors`: how many files may still be opened before
-    one must be closed."""
+    one must be closed. `synced`: paths of files, one for each fsync."""
 
     def __init__(self) -> None:
         self.room: int | None = None
@@ -123,6 +125,9 @@ class FailingDisk(OsDisk):
         super().replace_file(path, data)
 
     def take(self, count: int, path: str) -> None:
+        """Uses up room for `count` bytes. Raises OSError if there is none, or if the path is
+        broken.
+        """
         if any(name in path for name in self.broken):
             raise OSError(errno.EIO, "Input/output error", path)
         if self.room is not None:
@@ -132,6 +137,8 @@ class FailingDisk(OsDisk):
 
 
 class FailingFile:
+    """A file whose calls fail as its disk says."""
+
     def __init__(self, disk: FailingDisk, file: File) -> None:
         self._disk = disk
         self._file = file

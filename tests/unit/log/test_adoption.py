@@ -43,7 +43,7 @@ def record_offsets(log: PartitionLog) -> list[int]:
     return [record.offset for record in read_records(log)]
 
 
-def attach_foreign(path: Path) -> LogDir:
+def start_with_foreign_logs(path: Path) -> LogDir:
     """A first start with logs that Apache Kafka wrote."""
     first = LogDir.attach(str(path), disk=OsDisk(), runtime=runtime(), node_id=1, cluster_id="cluster")
     first.load(lambda _: FOREIGN, gapless=False)
@@ -55,7 +55,7 @@ def test_gaps_of_an_adopted_log_are_not_treated_as_a_loss(tmp_path: Path, points
     """Apache Kafka's cleaner leaves gaps between segments. In a log of this broker's a gap is a
     loss."""
     kept = create_log_with_gaps(tmp_path, 1, 4, 5)
-    first = attach_foreign(tmp_path)
+    first = start_with_foreign_logs(tmp_path)
     assert record_offsets(first.logs["topic", 0]) == kept
     asyncio.run(first.adopt_foreign_logs())
     log = first.logs["topic", 0]
@@ -71,7 +71,7 @@ def test_gaps_of_an_adopted_log_are_not_treated_as_a_loss(tmp_path: Path, points
 
 def test_gap_after_a_loss_of_power_is_a_loss_in_an_adopted_log_too(tmp_path: Path) -> None:
     create_log_with_gaps(tmp_path, 1)
-    first = attach_foreign(tmp_path)
+    first = start_with_foreign_logs(tmp_path)
     asyncio.run(first.adopt_foreign_logs())
     gone = first.logs["topic", 0].segments[3].path
     kill_directory(first)
@@ -84,12 +84,12 @@ def test_gap_after_a_loss_of_power_is_a_loss_in_an_adopted_log_too(tmp_path: Pat
 def test_gap_that_was_half_filled_is_filled_again(tmp_path: Path, left: int) -> None:
     """The machine lost power during a first start; the next start is a first one again."""
     kept = create_log_with_gaps(tmp_path, 4)
-    first = attach_foreign(tmp_path)
+    first = start_with_foreign_logs(tmp_path)
     asyncio.run(first.adopt_foreign_logs())
     filled = first.logs["topic", 0].segments[3]
     os.truncate(filled.path, filled.size - 61 + left)
     kill_directory(first)
-    again = attach_foreign(tmp_path)
+    again = start_with_foreign_logs(tmp_path)
     asyncio.run(again.adopt_foreign_logs())
     log = again.logs["topic", 0]
     assert (record_offsets(log), log.failure, log.segments[3].next_offset()) == (kept, None, 5)

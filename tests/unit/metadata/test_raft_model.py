@@ -30,6 +30,7 @@ LONG_BUDGET = Budget(epochs=1_000, crashes=4, wipes=3, records=20, changes=15, r
 
 
 def large_world(seed: int) -> RaftWorld:
+    """A random start for a long walk."""
     random = Random(seed)
     brokers = random.choice((3, 3, 4, 5))
     return random.choice(
