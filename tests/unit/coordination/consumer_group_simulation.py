@@ -141,7 +141,7 @@ class ConsumerGroupSimulation:
     # -- what clients do ---------------------------------------------------------------------------
 
     def send_heartbeat(self, client: Client, *, is_response_lost: bool = False) -> None:
-        """The client records the error of a heartbeat in its `errors`, and rejoins if it is fenced."""
+        """The client keeps the error of its heartbeat in `errors`, and rejoins if it is fenced."""
         is_joining = client.epoch == 0
         request = ConsumerHeartbeat(
             client.member_id,

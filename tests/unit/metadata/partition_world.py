@@ -141,7 +141,7 @@ class PartitionWorld:
             del self.logs[broker][keeps:]
 
     def wipe(self, broker: int) -> None:
-        """Replaces the disk, unless more brokers would have lost records than the topic tolerates."""
+        """Replaces the disk, unless more brokers would lose records than the topic tolerates."""
         if self.losses < self.rules.min_insync - 1:
             self.losses += 1
             self.kill(broker)

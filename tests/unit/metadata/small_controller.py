@@ -60,7 +60,7 @@ class SmallController:
     async def register(
         self, broker: int, *, incarnation: int = 0, directories: tuple[int, ...] | None = None, previous: int = -1
     ) -> int:
-        """Returns the broker epoch. `previous`: the epoch of the incarnation before; −1 if unknown."""
+        """Returns the broker epoch. `previous`: that of the incarnation before; −1 if unknown."""
         registration = RegisterBrokerRecord(
             broker,
             UUID(int=incarnation or 100 + broker),

@@ -28,6 +28,7 @@ def mirrored_partition(folder: Path, *, resyncs: bool = False) -> MirroredPartit
 def apply_response(
     mirrored: MirroredPartition, *records: bytes, end: int = 100, diverging: tuple[int, int] | None = None
 ) -> FetchOutcome:
+    """Applies a response to a request at the position. New epochs are recorded first."""
     mirrored.requested_offset = mirrored.position
     data = FetchResponsePartition(
         SOURCE, 0, ErrorCode.none, end, -1, 0, memoryview(bytearray(b"".join(records))), diverging=diverging

@@ -43,6 +43,7 @@ class AppendedPlanWorld:
         await self.controller.alter_configs(MIRROR_RESOURCE, mirror, changes)
 
     async def apply(self, mirror: str, source: SourceMetadata) -> list[SyncStep]:
+        """Carries out the planned steps, and returns them."""
         found = list(
             plan_appended(self.image, mirror_configs(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE)
         )

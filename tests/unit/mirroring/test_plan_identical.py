@@ -71,6 +71,7 @@ class MirrorPlanWorld:
         return list(plan_identical(self.image, mirror_configs(self.image)["west"], source, configs, 1, HERE))
 
     async def apply(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
+        """Carries out the planned steps, and returns them."""
         found = self.steps(source, configs)
         for step in found:
             match step:

@@ -35,6 +35,7 @@ PRODUCER_ID = FIRST_RESERVED_PRODUCER_ID + 5
 
 
 def stamped_batch(data: bytes, append_time_ms: int | None = None) -> bytearray:
+    """The batch with offset 7 and its source position."""
     found = bytearray(data)
     stamp_source_position(
         memoryview(found),

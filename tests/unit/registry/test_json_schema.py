@@ -129,11 +129,11 @@ def test_a_schema_that_refers_to_itself_is_compared() -> None:
 @given(random=st.randoms(use_true_random=True))
 def test_compatible_schemas_accept_every_value_of_the_writer(random: Random) -> None:
     schemas = JsonSchemas(random)
-    writer = schemas.schema()
-    reader = schemas.changed(writer)
+    writer = schemas.new_schema()
+    reader = schemas.similar_schema(writer)
     assume(not incompatibility_kinds(reader, writer))
     written, read = jsonschema.Draft7Validator(writer), jsonschema.Draft7Validator(reader)
     for _ in range(40):
-        value = schemas.value()
+        value = schemas.new_value()
         if written.is_valid(value):
             assert read.is_valid(value), (reader, writer, value)
