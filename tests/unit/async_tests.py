@@ -5,6 +5,8 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
 
+from tests.sim.virtual_loop import run_in_virtual_time
+
 
 def async_test(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Runs a coroutine function as a test, on an event loop of its own, for at most 60 s."""
@@ -12,6 +14,16 @@ def async_test(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., 
     @wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
         asyncio.run(asyncio.wait_for(test(*arguments, **named), 60))
+
+    return run
+
+
+def virtual_time_test(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a coroutine function as a test, on virtual time."""
+
+    @wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        run_in_virtual_time(test(*arguments, **named))
 
     return run
 

@@ -56,6 +56,8 @@ class CoordinatorBroker:
 def run_with_broker(
     test: Callable[[CoordinatorBroker], Awaitable[None]], settings: GroupCoordinatorConfig | None = None
 ) -> None:
+    """Runs a test on virtual time."""
+
     async def main() -> None:
         broker = await CoordinatorBroker(settings).start()
         try:

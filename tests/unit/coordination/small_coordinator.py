@@ -118,7 +118,9 @@ def build_message(schema: MessageSchema, fields: dict[str, Any]) -> Any:
     return schema.cls(**values)
 
 
-def scenario(test: Callable[[SmallCoordinator], Awaitable[None]]) -> None:
+def run_with_coordinator(test: Callable[[SmallCoordinator], Awaitable[None]]) -> None:
+    """Runs a test on virtual time, with the partitions of coordinators loaded."""
+
     async def main() -> None:
         broker = SmallCoordinator()
         await broker.group_coordinator.load(0, MemoryJournal())

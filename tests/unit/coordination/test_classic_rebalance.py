@@ -39,7 +39,7 @@ from ottla_broker.wire.message_schema import schema_of
 from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
-from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, run_with_coordinator
 from tests.unit.wire.frames import encode_request, few_examples
 from tests.unit.wire.messages import instances
 
@@ -199,7 +199,7 @@ def test_members_join_and_sync(versions: tuple[int, int]) -> None:
         await second.get_id()
         assert await rebalance(first, second) == generation + 1
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 JOIN: dict[str, Any] = {
@@ -261,7 +261,7 @@ def test_requests_that_fail_get_the_responses_of_the_handlers(kind: str) -> None
             assert expected.error_code is not ErrorCode.none
             assert await member.send(key, version, **fields) == expected
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_client_without_the_right_is_refused() -> None:
@@ -273,7 +273,7 @@ def test_a_client_without_the_right_is_refused() -> None:
             assert response.error_code is ErrorCode.group_authorization_failed
             assert response == await broker.send(key, version, **fields)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_truncated_request_is_malformed() -> None:
@@ -286,4 +286,4 @@ def test_a_truncated_request_is_malformed() -> None:
                 with pytest.raises(MalformedMessage):
                     member.dispatcher.dispatch(frame[:size], read_request_header(frame), member.connection, PLENTY)
 
-    scenario(test)
+    run_with_coordinator(test)

@@ -27,7 +27,7 @@ from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
-from tests.sim.virtual_loop import run_in_virtual_time
+from tests.unit.async_tests import virtual_time_test
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
 from tests.unit.coordination.one_shard import (
     CoordinatorBroker,
@@ -149,34 +149,30 @@ def test_requests_are_rejected_during_loading_and_after_unloading() -> None:
     run_with_broker(test)
 
 
-def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_before() -> None:
-    async def main() -> None:
-        read: list[int] = []
+@virtual_time_test
+async def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_before() -> None:
+    read: list[int] = []
 
-        class RecordingJournal(MemoryJournal):
-            def read(self):  # type: ignore[no-untyped-def]
-                read.append(self.partition)
-                yield b""
+    class RecordingJournal(MemoryJournal):
+        def read(self):  # type: ignore[no-untyped-def]
+            read.append(self.partition)
+            yield b""
 
-        groups = GroupCoordinator(
-            virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 3
-        )
-        group_in_partition = {partition_for_key(name, 3): name for name in map(str, range(100))}
-        async with groups._loading:
-            loads = [
-                asyncio.ensure_future(groups.load(partition, RecordingJournal(partition))) for partition in range(3)
-            ]
-            await asyncio.sleep(0)
-            for name in group_in_partition.values():
-                call = groups.commit_offsets(name, "", None, -1, commits())
-                assert await error_of(call) is ErrorCode.coordinator_load_in_progress
-            groups.unload(1)
-        await asyncio.gather(*loads)
-        assert read == [0, 2]
-        assert groups.fetch_offsets(group_in_partition[2]) == {}
-        groups.close()
-
-    run_in_virtual_time(main())
+    groups = GroupCoordinator(
+        virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 3
+    )
+    group_in_partition = {partition_for_key(name, 3): name for name in map(str, range(100))}
+    async with groups._loading:
+        loads = [asyncio.ensure_future(groups.load(partition, RecordingJournal(partition))) for partition in range(3)]
+        await asyncio.sleep(0)
+        for name in group_in_partition.values():
+            call = groups.commit_offsets(name, "", None, -1, commits())
+            assert await error_of(call) is ErrorCode.coordinator_load_in_progress
+        groups.unload(1)
+    await asyncio.gather(*loads)
+    assert read == [0, 2]
+    assert groups.fetch_offsets(group_in_partition[2]) == {}
+    groups.close()
 
 
 def test_partition_unloaded_during_loading_keeps_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,29 +250,25 @@ def test_broker_without_a_session_serves_no_group() -> None:
     run_with_broker(test)
 
 
-def test_coordinator_is_not_available_without_the_offsets_topic() -> None:
-    async def main() -> None:
-        groups = GroupCoordinator(
-            virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 0
-        )
-        assert await error_of(groups.join_group("g", join_request())) is ErrorCode.coordinator_not_available
-
-    run_in_virtual_time(main())
+@virtual_time_test
+async def test_coordinator_is_not_available_without_the_offsets_topic() -> None:
+    groups = GroupCoordinator(
+        virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 0
+    )
+    assert await error_of(groups.join_group("g", join_request())) is ErrorCode.coordinator_not_available
 
 
-def test_partition_of_a_group_is_the_hash_of_its_name() -> None:
-    async def main() -> None:
-        groups = GroupCoordinator(
-            virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 50
-        )
-        partition = partition_for_key("g", 50)
-        await groups.load(partition, MemoryJournal(partition))
-        await groups.commit_offsets("g", "", None, -1, commits())
-        other = next(name for name in map(str, range(100)) if partition_for_key(name, 50) != partition)
-        assert await error_of(groups.commit_offsets(other, "", None, -1, commits())) is ErrorCode.not_coordinator
-        groups.close()
-
-    run_in_virtual_time(main())
+@virtual_time_test
+async def test_partition_of_a_group_is_the_hash_of_its_name() -> None:
+    groups = GroupCoordinator(
+        virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 50
+    )
+    partition = partition_for_key("g", 50)
+    await groups.load(partition, MemoryJournal(partition))
+    await groups.commit_offsets("g", "", None, -1, commits())
+    other = next(name for name in map(str, range(100)) if partition_for_key(name, 50) != partition)
+    assert await error_of(groups.commit_offsets(other, "", None, -1, commits())) is ErrorCode.not_coordinator
+    groups.close()
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001])

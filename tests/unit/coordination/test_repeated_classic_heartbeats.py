@@ -18,7 +18,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import schema_of
 from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
-from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, run_with_coordinator
 
 KEY = ApiKey.HEARTBEAT
 
@@ -99,7 +99,7 @@ def test_a_repeated_heartbeat_extends_the_session() -> None:
         assert await member.send(generation) is ErrorCode.unknown_member_id
         assert member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize("version", [3, 4])
@@ -118,7 +118,7 @@ def test_a_repeated_heartbeat_follows_the_generations_of_the_group(version: int)
         assert await member.send(generation + 1) is ErrorCode.none
         assert member.was_repeated, "another generation"
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_heartbeat_of_another_member_is_parsed() -> None:
@@ -129,7 +129,7 @@ def test_a_heartbeat_of_another_member_is_parsed() -> None:
         assert await member.send(generation) is ErrorCode.unknown_member_id
         assert not member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
@@ -153,7 +153,7 @@ def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
         assert refused.value.code is ErrorCode.group_authorization_failed
         assert not member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -165,4 +165,4 @@ def test_older_versions_are_always_parsed(version: int) -> None:
             assert await member.send(generation) is ErrorCode.none
             assert not member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)

@@ -15,7 +15,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import schema_of
 from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
-from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, run_with_coordinator
 
 KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
 JOIN = {"rebalance_timeout": timedelta(minutes=1), "subscribed_topic_names": ("t",), "topic_partitions": ()}
@@ -81,7 +81,7 @@ def test_a_repeated_heartbeat_gets_the_last_response_and_extends_the_session() -
         assert (await member.send(1)).error_code is ErrorCode.unknown_member_id
         assert member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_repeated_heartbeat_follows_changes_of_the_group() -> None:
@@ -111,7 +111,7 @@ def test_a_repeated_heartbeat_follows_changes_of_the_group() -> None:
         assert (await first.send(9)).error_code is ErrorCode.fenced_member_epoch
         assert first.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_repeated_heartbeat_follows_changes_of_topics_configs_and_rights() -> None:
@@ -131,7 +131,7 @@ def test_a_repeated_heartbeat_follows_changes_of_topics_configs_and_rights() -> 
         assert (await member.send(1)).error_code is ErrorCode.group_authorization_failed
         assert not member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_heartbeat_that_says_more_is_never_repeated() -> None:
@@ -142,4 +142,4 @@ def test_a_heartbeat_that_says_more_is_never_repeated() -> None:
             await member.send(joined.member_epoch, topic_partitions=())
             assert not member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)

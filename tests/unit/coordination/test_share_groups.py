@@ -38,7 +38,9 @@ class MemoryStates:
         self.states.pop((group_id, at.topic_id, at.partition), None)
 
 
-def run(test: Callable[[CoordinatorBroker, MemoryStates], Awaitable[None]]) -> None:
+def run_with_states(test: Callable[[CoordinatorBroker, MemoryStates], Awaitable[None]]) -> None:
+    """Runs a test of a group coordinator with share coordinators, on virtual time."""
+
     async def with_states(broker: CoordinatorBroker) -> None:
         states = MemoryStates()
         broker.share_states = lambda: states
@@ -68,7 +70,7 @@ def test_the_first_heartbeat_has_the_assignment_of_initialized_partitions() -> N
         again = await send_heartbeat(broker, "m", joined.member_epoch)
         assert (again.assignment, again.member_epoch) == (None, joined.member_epoch)
 
-    run(test)
+    run_with_states(test)
 
 
 def test_a_group_is_restored_from_its_records() -> None:
@@ -92,7 +94,7 @@ def test_a_group_is_restored_from_its_records() -> None:
         assert await error_of(send_heartbeat(broker, "other", 1)) is ErrorCode.unknown_member_id
         assert await error_of(send_heartbeat(broker, "m", 77)) is ErrorCode.fenced_member_epoch
 
-    run(test)
+    run_with_states(test)
 
 
 def test_a_partition_whose_state_cannot_be_initialized_is_assigned_later() -> None:
@@ -104,7 +106,7 @@ def test_a_partition_whose_state_cannot_be_initialized_is_assigned_later() -> No
         states.failure = None
         assert (await send_heartbeat(broker, "m", joined.member_epoch)).assignment == {topic: frozenset({0})}
 
-    run(test)
+    run_with_states(test)
 
 
 def test_a_coordinator_that_cannot_replicate_initializes_no_state() -> None:
@@ -121,7 +123,7 @@ def test_a_coordinator_that_cannot_replicate_initializes_no_state() -> None:
         await asyncio.sleep(20)
         assert (await send_heartbeat(broker, "m", joined.member_epoch)).assignment == {topic: frozenset({0})}
 
-    run(test)
+    run_with_states(test)
 
 
 def test_new_partitions_are_assigned_and_members_expire() -> None:
@@ -136,7 +138,7 @@ def test_new_partitions_are_assigned_and_members_expire() -> None:
         await asyncio.sleep(50)
         assert find_group(broker).state is ShareGroupState.empty
 
-    run(test)
+    run_with_states(test)
 
 
 def test_groups_of_another_kind_are_left_alone() -> None:
@@ -158,7 +160,7 @@ def test_groups_of_another_kind_are_left_alone() -> None:
         await broker.restart()
         assert broker.groups.list_groups() == []
 
-    run(test)
+    run_with_states(test)
 
 
 def test_offsets_are_set_in_a_later_state_epoch() -> None:
@@ -176,7 +178,7 @@ def test_offsets_are_set_in_a_later_state_epoch() -> None:
         assert await requests.delete_offsets("g", [topic]) == {}
         assert (states.states, find_group(broker).initialized) == ({}, {})
 
-    run(test)
+    run_with_states(test)
 
 
 TOPICS = [UUID(int=1), UUID(int=2)]

@@ -13,7 +13,7 @@ from ottla_broker.wire.codec import read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_schema import schema_of
 from ottla_broker.wire.request_header import read_request_header
-from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, run_with_coordinator
 
 PLENTY = 1 << 30
 MINUTE = timedelta(minutes=1)
@@ -56,7 +56,7 @@ def test_a_heartbeat_of_the_consumer_protocol_takes_one_turn_and_the_same_one_ag
         parsed = await client.send(key, 1, turns=1, member_epoch=1, topic_partitions=None, **names)
         assert parsed == await client.send(key, 1, turns=0, member_epoch=1, topic_partitions=None, **names)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_repeated_heartbeat_is_answered_from_its_bytes_unless_dispatch_must_decide() -> None:
@@ -79,7 +79,7 @@ def test_a_repeated_heartbeat_is_answered_from_its_bytes_unless_dispatch_must_de
         client.connection.sasl = cast(Any, ExpiredSession())
         assert client.dispatcher.repeat_heartbeat(frame, client.connection) is None
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_requests_of_the_classic_protocol_that_wait_for_nobody_take_no_turn() -> None:
@@ -92,4 +92,4 @@ def test_requests_of_the_classic_protocol_that_wait_for_nobody_take_no_turn() ->
         left = await client.send(ApiKey.LEAVE_GROUP, 5, turns=0, group_id="g", members=({"member_id": "nobody"},))
         assert left.members[0].error_code is ErrorCode.unknown_member_id
 
-    scenario(test)
+    run_with_coordinator(test)

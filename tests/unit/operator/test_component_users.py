@@ -123,6 +123,7 @@ def put(api: FakeApi, kind: Any, resource: Json) -> Json:
 
 
 def secured_world(**spec: Any) -> PipelineWorld:
+    """The Pipeline `hourly` of a Cluster whose clients log in and have access rules."""
     api = FakeApi(unserved={"SparkApplication"})
     put(api, CLUSTER, samples.cluster(listeners=[SCRAM], authorization=ACL, storage={"size": "1Gi"}))
     put(api, PIPELINE, samples.pipeline(checkpoint={"pvc": {"size": "1Gi"}}, **spec))

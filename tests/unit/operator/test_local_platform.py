@@ -53,12 +53,14 @@ class LocalPlatformWorld:
         self.update(samples.cluster())
 
     def update(self, resource: Json) -> Json:
+        """Creates or replaces a resource, and returns it with its metadata."""
         metadata = {"name": resource["metadata"]["name"], "namespace": "default", "uid": str(uuid4()), "generation": 1}
         body = {**resource, "metadata": metadata, "status": {}}
         self.controller.update(body)
         return body
 
-    def topic(self, name: str, **spec: Any) -> Json:
+    def add_topic(self, name: str, **spec: Any) -> Json:
+        """Creates a Topic that is deleted with its resource."""
         return self.update(samples.topic(name, deletionPolicy="Delete", **spec))
 
     def remove(self, resource: Json) -> None:
@@ -104,8 +106,8 @@ class LocalPlatformWorld:
 @async_test
 async def test_a_topic_is_deleted_with_its_resource_once_brokers_answer(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
-    flights = world.topic("flights")
-    world.topic("sums")
+    flights = world.add_topic("flights")
+    world.add_topic("sums")
     await world.reconcile()
     assert world.messages == ["topic flights created", "topic sums created"]
     world.remove(flights)
@@ -119,7 +121,7 @@ async def test_a_topic_is_deleted_with_its_resource_once_brokers_answer(tmp_path
 @async_test
 async def test_a_deletion_that_brokers_reject_is_reported_once(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
-    flights = world.topic("flights")
+    flights = world.add_topic("flights")
     await world.reconcile()
     world.remove(flights)
     world.errors = [KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")] * 2
@@ -134,11 +136,11 @@ async def test_a_deletion_that_brokers_reject_is_reported_once(tmp_path: Path) -
 @async_test
 async def test_a_topic_that_another_resource_owns_now_stays(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
-    flights, sums = world.topic("flights"), world.topic("sums")
+    flights, sums = world.add_topic("flights"), world.add_topic("sums")
     await world.reconcile()
     world.remove(flights)
     world.remove(sums)
-    world.topic("renamed", topicName="flights")
+    world.add_topic("renamed", topicName="flights")
     await world.reconcile()
     assert world.topics.keys() == {"flights"}
 
@@ -146,7 +148,7 @@ async def test_a_topic_that_another_resource_owns_now_stays(tmp_path: Path) -> N
 @async_test
 async def test_a_status_becomes_conditions_and_a_row(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
-    flights = world.topic("flights")
+    flights = world.add_topic("flights")
     await world.platform.write_status(
         flights, Conditions(Reconciling("CreatingTopic", "creating topic flights"), 1), {}
     )

@@ -23,6 +23,8 @@ class Brokers:
 
 
 def apply_rejected_setting(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> AppliedConfig:
+    """Applies a changed setting, which brokers reject with this code."""
+
     async def reject(*_: Any) -> None:
         raise KafkaError(code, "no")
 

@@ -32,6 +32,7 @@ def pod_specs(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def violations(spec: dict[str, Any]) -> list[str]:
+    """What the restricted pod security standard does not allow in the spec of a pod."""
     pod = spec.get("securityContext") or {}
     found = [it for it in HOST_FIELDS if spec.get(it)]
     if not pod.get("runAsNonRoot") or pod.get("runAsUser") == 0:

@@ -35,6 +35,7 @@ class Model:
         return [BrokerState(it, it in self.ready, "new settings" if it in self.outdated else "") for it in IDS]
 
     def heal(self) -> None:
+        """Replicas of ready brokers catch up."""
         self.partitions = [
             PartitionState(
                 it.topic,
@@ -47,6 +48,7 @@ class Model:
         ]
 
     def restart(self, broker: int) -> None:
+        """The broker leaves the ISRs, and returns at once unless it is broken."""
         self.outdated.discard(broker)
         self.ready.discard(broker)
         self.partitions = [

@@ -80,7 +80,8 @@ def _served(kind: ObjectKind) -> Json:
 
 
 @asynccontextmanager
-async def watching(server: ApiServer) -> AsyncIterator[Operator]:
+async def run_operator(server: ApiServer) -> AsyncIterator[Operator]:
+    """Yields an operator whose watches run."""
     app = web.Application()
     app.router.add_get("/{path:.*}", server.answer)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -110,7 +111,7 @@ async def test_a_resource_deleted_while_no_watch_ran_is_forgotten() -> None:
     server.make(CLUSTER, "demo", "1", replicas=1)
     server.make(CLUSTER, "other", "2", replicas=1)
     server.make(TOPIC, "flights", "3", clusterRef={"name": "other"})
-    async with watching(server) as operator:
+    async with run_operator(server) as operator:
         cache = operator.controller.cache
         await wait_until(lambda: len(cache.clusters) == 2 and bool(cache.topics))
         del server.objects["1"], server.objects["3"]
@@ -128,7 +129,7 @@ async def test_the_operator_is_ready_when_its_cache_has_every_resource() -> None
     server = ApiServer()
     server.make(CLUSTER, "demo", "1", replicas=1)
     server.make(TOPIC, "flights", "2", clusterRef={"name": "demo"})
-    async with watching(server) as operator:
+    async with run_operator(server) as operator:
         shown = asyncio.create_task(operator.report_ready())
         assert not operator.metrics.is_ready
         await shown
@@ -140,7 +141,7 @@ async def test_a_resource_that_no_watch_shows_is_found() -> None:
     server = ApiServer()
     server.make(CLUSTER, "demo", "1", replicas=1)
     server.make(TOPIC, "flights", "2", clusterRef={"name": "demo"})
-    async with watching(server) as operator:
+    async with run_operator(server) as operator:
         cache = operator.controller.cache
         await wait_until(lambda: bool(cache.clusters) and bool(cache.topics))
         server.make(CLUSTER, "new", "3", replicas=1)

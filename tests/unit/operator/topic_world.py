@@ -121,6 +121,7 @@ class TopicWorld:
     # The operator.
 
     async def reconcile(self) -> float:
+        """Reconciles once. Returns the requeue delay."""
         patches: list[tuple[object, str, object]] = [
             (connection, "connect", self._connect),
             (self._platform, "broker_access", self._access),

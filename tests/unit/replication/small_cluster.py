@@ -77,6 +77,7 @@ class Node:
         self.process.run(self._serve())
 
     async def _serve(self) -> None:
+        """Starts the parts of the broker, with the files that earlier incarnations have left."""
         cluster = self.cluster
         settings = {"node.id": str(self.node_id), "listeners": f"{LISTENER}://{self.host}:{PORT}", "log.dirs": "/data"}
         self.config = Config.of(settings | cluster.settings)
@@ -166,6 +167,7 @@ class Node:
         return partition
 
     def values(self, index: int = 0) -> list[bytes | None]:
+        """Values of all records that the replica has."""
         log = self.partition(index).log
         values: list[bytes | None] = []
         offset = log.start
@@ -252,6 +254,7 @@ class SmallCluster:
             other.apply_brokers(self.brokers)
 
     def on_registered(self, node: Node) -> None:
+        """The controller registers a broker that has started, and all brokers learn of it."""
         endpoints = {LISTENER: Endpoint(node.host, PORT)}
         incarnation = UUID(int=node.epoch)
         self.brokers[node.node_id] = BrokerRegistration(
@@ -293,6 +296,7 @@ class SmallCluster:
         self.nodes[node_id].apply_records(self.state.values())
 
     async def send(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """The controller answers an AlterPartition request, once it is not silent."""
         self.requests.append(request)
         await asyncio.sleep(0.001)
         await self.wait_until(lambda: not self.controller_is_silent)

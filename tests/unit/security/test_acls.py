@@ -32,10 +32,10 @@ def entry(
     return AccessControlEntry(kind, name, pattern, principal, host, operation, permission)
 
 
-def authorizer(
-    *entries: AccessControlEntry, super_users: tuple[str, ...] = (), default: bool = False
+def authorizer_with(
+    *entries: AccessControlEntry, super_users: tuple[str, ...] = (), allow_if_no_acl: bool = False
 ) -> StandardAuthorizer:
-    made = StandardAuthorizer(super_users, allow_if_no_acl=default)
+    made = StandardAuthorizer(super_users, allow_if_no_acl=allow_if_no_acl)
     ids = {UUID(int=number): one for number, one in enumerate(entries)}
     made.update(ids, ids)
     return made
@@ -56,6 +56,8 @@ entries = st.builds(
 def naive_verdict(
     all_entries: list[AccessControlEntry], principal: Principal, operation: Operation, resource: Resource
 ) -> Verdict:
+    """Reads all entries, as the documentation of Kafka describes their meaning."""
+
     def matches(one: AccessControlEntry) -> bool:
         if one.resource_type != resource.kind:
             return False
@@ -112,26 +114,26 @@ def test_any_resource_of_a_type_is_allowed_if_some_name_is(
 
 
 def test_super_users_may_do_everything_and_others_only_what_an_entry_allows() -> None:
-    rules = authorizer(entry(Operation.all, permission=DENY, principal="User:*"), super_users=("User:alice",))
+    rules = authorizer_with(entry(Operation.all, permission=DENY, principal="User:*"), super_users=("User:alice",))
     orders = Resource.topic("orders")
     assert rules.allows(ALICE, HOST, Operation.write, orders)
     assert not rules.allows(BOB, HOST, Operation.write, orders)
 
 
 def test_default_holds_only_where_no_entry_matches_the_resource() -> None:
-    rules = authorizer(entry(Operation.read, "orders", principal="User:bob"), default=True)
+    rules = authorizer_with(entry(Operation.read, "orders", principal="User:bob"), allow_if_no_acl=True)
     assert rules.allows(ALICE, HOST, Operation.read, Resource.topic("payments"))
     assert not rules.allows(ALICE, HOST, Operation.read, Resource.topic("orders"))
 
 
 def test_deny_of_read_does_not_deny_describe() -> None:
-    rules = authorizer(entry(Operation.read, permission=DENY), entry(Operation.write))
+    rules = authorizer_with(entry(Operation.read, permission=DENY), entry(Operation.write))
     assert rules.allows(ALICE, HOST, Operation.describe, Resource.topic("orders"))
     assert not rules.allows(ALICE, HOST, Operation.read, Resource.topic("orders"))
 
 
 def test_a_decision_is_forgotten_when_an_entry_changes() -> None:
-    number, rules = UUID(int=1), authorizer()
+    number, rules = UUID(int=1), authorizer_with()
     orders = Resource.topic("orders")
     assert not rules.allows(ALICE, HOST, Operation.read, orders)
     rules.update([number], {number: entry(Operation.read)})

@@ -37,7 +37,7 @@ def keystore(authority: CertificateAuthority) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def checked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def check_files_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_certificates, "CHECK_INTERVAL_S", 0.01)
 
 

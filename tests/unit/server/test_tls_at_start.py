@@ -80,6 +80,7 @@ def test_http_takes_the_certificates_of_a_listener_with_tls_only(tmp_path: Path,
 
 
 def write_invalid_files(folder: Path, authority: CertificateAuthority) -> dict[str, Path]:
+    """Returns their paths by the names that settings of the tests have for them."""
     _, other_key = create_server_certificate(authority, "other", ["DNS:x"])
     client, client_key = create_client_certificate(authority, "a-client")
     contents = {

@@ -139,7 +139,7 @@ def test_a_group_has_dead_letters_if_its_configs_name_a_topic() -> None:
     assert DeadLetterConfig.of_group(configs) == DeadLetterConfig("dlq.g", True)
 
 
-class StoredStates:
+class FakeShareCoordinator:
     """A share coordinator whose writes fail while `failures` are left."""
 
     def __init__(self) -> None:
@@ -156,8 +156,12 @@ class StoredStates:
         self.updates.append(update)
 
 
-class RecordedQueue:
-    def __init__(self, states: StoredStates) -> None:
+class FakeDeadLetterWriter:
+    """The next write of a state fails after each dead letter. `updates_before`: number of states
+    that were stored before each.
+    """
+
+    def __init__(self, states: FakeShareCoordinator) -> None:
         self.written: list[DeadLetters] = []
         self.updates_before: list[int] = []
         self._states = states
@@ -171,7 +175,9 @@ class RecordedQueue:
         self._states.failures = 1
 
 
-class LedPartition:
+class FakePartition:
+    """A partition that this broker leads."""
+
     leader_epoch = 0
     is_leader = True
 
@@ -180,9 +186,9 @@ class LedPartition:
 
 
 def test_the_leader_archives_records_when_their_dead_letters_are_written() -> None:
-    states = StoredStates()
-    queue = RecordedQueue(states)
-    key, partition, client = SharePartitionKey("g", UUID(int=1), 0), cast(Any, LedPartition()), cast(Any, states)
+    states = FakeShareCoordinator()
+    queue = FakeDeadLetterWriter(states)
+    key, partition, client = SharePartitionKey("g", UUID(int=1), 0), cast(Any, FakePartition()), cast(Any, states)
 
     async def test() -> None:
         leader = SharePartitionLeader(key, partition, client, ShareDeliveryConfig, lambda: True, int, queue)

@@ -249,6 +249,7 @@ class Model:
     pending: list[tuple[StateWrite, dict[int, int]]] = field(default_factory=list)
 
     def fetch(self, member: str, size: int) -> None:
+        """The member acquires up to `size` records from the fetch offset on."""
         offset = self.records.fetch_offset
         if offset >= END or not self.records.may_acquire:
             return
@@ -264,6 +265,7 @@ class Model:
                 self.holder[at] = member
 
     def acknowledge(self, member: str, first: int, size: int, kind: int) -> None:
+        """The member acknowledges `size` records, whether it holds them or not."""
         wanted = range(first, first + size)
         below = self.records.start_offset
         allowed = all(self.holder.get(at) == member for at in wanted if at >= below)
@@ -280,6 +282,7 @@ class Model:
             self.pending.append((write, {at: kind for at in wanted if at >= below}))
 
     def expire(self) -> None:
+        """Time passes until all locks have expired."""
         self.now_ms += 10
         held = {at for at in self.holder if all(at not in kinds for _, kinds in self.pending)}
         write = self.records.expire_locks(self.now_ms)
@@ -320,6 +323,9 @@ class Model:
         self.records.restore(self.stored)
 
     def check(self) -> None:
+        """Raises AssertionError if a record below the start offset is not done with, or ranges have
+        gaps.
+        """
         assert set(range(self.records.start_offset)) <= self.done, "a record is lost"
         at = self.records.start_offset
         for one in self.records.ranges():

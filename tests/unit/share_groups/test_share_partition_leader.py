@@ -22,7 +22,7 @@ from tests.unit.async_tests import async_test
 BATCHES, VALUE = 2_000, bytes(1_000)
 
 
-class RecordedLog:
+class FakeLog:
     """Batches of one record. `bytes_read`: by each call."""
 
     start = 0
@@ -50,11 +50,13 @@ class NoDeadLetters:
         raise AssertionError("the group has no dead-letter topic")
 
 
-class LedPartition:
+class FakePartition:
+    """A partition that this broker leads."""
+
     leader_epoch = 0
     is_leader = True
 
-    def __init__(self, log: RecordedLog) -> None:
+    def __init__(self, log: FakeLog) -> None:
         self.log = log
         self.read_waiters: Any = set()
 
@@ -64,9 +66,9 @@ class LedPartition:
 
 @async_test
 async def test_a_member_that_wants_one_record_does_not_have_the_whole_log_read() -> None:
-    log = RecordedLog()
+    log = FakeLog()
     config = ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
-    partition: Any = LedPartition(log)
+    partition: Any = FakePartition(log)
     states: Any = None
     leader = SharePartitionLeader(
         SharePartitionKey("g", UUID(int=1), 0), partition, states, lambda: config, lambda: True, int, NoDeadLetters()
@@ -80,7 +82,7 @@ async def test_a_member_that_wants_one_record_does_not_have_the_whole_log_read()
     leader.close()
 
 
-class SupersededStates:
+class NewerShareCoordinator:
     """A share coordinator to which the leader's state epoch is over."""
 
     async def write(self, key: SharePartitionKey, update: StateUpdate) -> None:
@@ -90,8 +92,8 @@ class SupersededStates:
 @async_test
 async def test_a_member_whose_groups_offsets_were_set_looks_for_the_leader_again() -> None:
     config = ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
-    partition: Any = LedPartition(RecordedLog())
-    states: Any = SupersededStates()
+    partition: Any = FakePartition(FakeLog())
+    states: Any = NewerShareCoordinator()
     leader = SharePartitionLeader(
         SharePartitionKey("g", UUID(int=1), 0), partition, states, lambda: config, lambda: True, int, NoDeadLetters()
     )
@@ -106,7 +108,7 @@ async def test_a_member_whose_groups_offsets_were_set_looks_for_the_leader_again
 @async_test
 async def test_nothing_is_delivered_after_the_session_with_the_controller_has_ended() -> None:
     in_session = [True]
-    partition: Any = LedPartition(RecordedLog())
+    partition: Any = FakePartition(FakeLog())
     states: Any = None
     key, config = SharePartitionKey("g", UUID(int=1), 0), ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
     leader = SharePartitionLeader(key, partition, states, lambda: config, lambda: in_session[0], int, NoDeadLetters())

@@ -43,7 +43,7 @@ class PrunableMemoryJournal(MemoryJournal):
         self.start = offset
 
 
-class States:
+class ShareCoordinatorBroker:
     """A share coordinator with one partition, which can be restarted from its journal."""
 
     def __init__(self, updates_per_snapshot: int) -> None:
@@ -59,9 +59,13 @@ class States:
         return [int.from_bytes((record.key or b"")[:2]) for _, record in iter_records(bytes(self.journal.log))]
 
 
-def run(test: Callable[[States, ShareCoordinator], Awaitable[None]], updates_per_snapshot: int = 500) -> None:
+def run_with_coordinator(
+    test: Callable[[ShareCoordinatorBroker, ShareCoordinator], Awaitable[None]], updates_per_snapshot: int = 500
+) -> None:
+    """Runs a test on virtual time."""
+
     async def main() -> None:
-        states = States(updates_per_snapshot)
+        states = ShareCoordinatorBroker(updates_per_snapshot)
         try:
             await test(states, await states.start())
         finally:
@@ -75,7 +79,7 @@ def update(start_offset: int, *batches: StateBatch, leader_epoch: int = 1) -> St
 
 
 def test_a_state_is_restored_from_snapshots_and_updates() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 5)
         for at in range(5, 12):
             await coordinator.write(KEY, update(5, StateBatch(at, at, ACKED if at % 2 else AVAILABLE, 1)))
@@ -85,13 +89,13 @@ def test_a_state_is_restored_from_snapshots_and_updates() -> None:
         coordinator.close()
         assert await (await states.start()).find(KEY) == before
 
-    run(test, updates_per_snapshot=3)
+    run_with_coordinator(test, updates_per_snapshot=3)
 
 
 def test_the_start_offset_does_not_go_back_when_a_leader_has_several_updates_in_flight() -> None:
     """Else the records between, which are acknowledged, would be delivered again."""
 
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         await coordinator.write(KEY, update(5))
         await coordinator.write(KEY, update(0, StateBatch(7, 8, ACKED, 1)))
@@ -99,11 +103,11 @@ def test_the_start_offset_does_not_go_back_when_a_leader_has_several_updates_in_
             state = await shard.read(KEY, 1)
             assert (state.start_offset, state.batches) == (5, (StateBatch(7, 8, ACKED, 1),))
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_former_leaders_and_former_offsets_are_fenced() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         assert await error_of(coordinator.read(KEY, 1)) is ErrorCode.unknown_topic_or_partition
         await coordinator.initialize(KEY, 1, -1)
         await coordinator.read(KEY, 4)
@@ -115,11 +119,11 @@ def test_former_leaders_and_former_offsets_are_fenced() -> None:
         state = await coordinator.read(KEY, 4)
         assert (state.state_epoch, state.start_offset, state.batches) == (2, 10, ())
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_a_state_that_is_initialized_again_keeps_what_was_acknowledged() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, -1)
         await coordinator.write(KEY, update(5, StateBatch(7, 8, ACKED, 1)))
         await coordinator.initialize(KEY, 1, -1)
@@ -127,11 +131,11 @@ def test_a_state_that_is_initialized_again_keeps_what_was_acknowledged() -> None
             state = await shard.read(KEY, 1)
             assert (state.start_offset, state.batches) == (5, (StateBatch(7, 8, ACKED, 1),))
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_a_change_that_cannot_be_appended_changes_nothing() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         before = await coordinator.find(KEY)
         states.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
@@ -140,20 +144,20 @@ def test_a_change_that_cannot_be_appended_changes_nothing() -> None:
         assert await error_of(coordinator.delete(KEY)) is ErrorCode.coordinator_not_available
         assert await coordinator.find(KEY) == before
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_impossible_batches_are_refused() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         for batch in (StateBatch(4, 3, ACKED, 1), StateBatch(-1, 3, ACKED, 1), StateBatch(0, 3, 1, 1)):
             assert await error_of(coordinator.write(KEY, update(0, batch))) is ErrorCode.invalid_request
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_a_deleted_state_stays_deleted() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         await coordinator.delete(KEY)
         await coordinator.delete(KEY)
@@ -161,11 +165,11 @@ def test_a_deleted_state_stays_deleted() -> None:
         coordinator.close()
         assert await (await states.start()).find(KEY) is None
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_records_before_the_oldest_snapshot_are_deleted() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         cold = KEY._replace(partition=4)
         await coordinator.initialize(cold, 1, 0)
@@ -177,7 +181,7 @@ def test_records_before_the_oldest_snapshot_are_deleted() -> None:
         assert states.journal.start > 20
         assert (await coordinator.find(cold)) is not None
 
-    run(test, updates_per_snapshot=5)
+    run_with_coordinator(test, updates_per_snapshot=5)
 
 
 def test_newer_states_replace_older_ones_offset_by_offset() -> None:

@@ -30,6 +30,7 @@ signal.pause()
 
 
 def finished_progress() -> ProgressSnapshot:
+    """The snapshot after two batches, of two queries."""
     now = ProgressSnapshot()
     report = ProgressLog(None, "hourly", now)
     report.write_state("running", group="g")

@@ -40,6 +40,7 @@ class FakeAdmin:
 def make_runner(
     admin: object, stored: dict[str, str] | None = None, report: Path | None = None
 ) -> query_runner.QueryRunner:
+    """`stored`: topic ids of the checkpoint. `report`: file of the progress log."""
     metadata, environment = CheckpointMetadata(stored or {}, "rocksdb", 8), RuntimeEnvironment("", "")
     unused = cast(Any, None)
     return query_runner.QueryRunner(

@@ -19,6 +19,7 @@ ENDPOINT = "http://store:9000"
 
 
 def spec(sink: dict[str, Any], **more: Any) -> PipelineSpec:
+    """A Pipeline with one source and this sink."""
     return PipelineSpec.parse(
         {
             "clusterRef": {"name": "c"},

@@ -95,6 +95,7 @@ def lost_fields(sent: Any, back: Any, via: MessageSchema) -> list[str]:
 
 
 def _is_preserved(field: FieldSchema, between: FieldSchema, sent: Any, back: Any) -> bool:
+    """True if the conversion keeps the value, or could not: the other version has another field."""
     if (field.kind, field.array) != (between.kind, between.array):
         return True  # another field by the same name
     if sent is None:
