@@ -88,7 +88,7 @@ class GroupSimulation:
         self.written: list[WriteGroupMetadata] = []
         self.waiting: dict[int, Client] = {}  # by the id of their request
         self._request_ids = 0
-        self.leaders: dict[int, set[str]] = {}  # generation → members that were told to assign partitions
+        self.leaders: dict[int, set[str]] = {}  # generation → members that are to assign partitions
 
     def state(self) -> GroupState:
         return self.group.state

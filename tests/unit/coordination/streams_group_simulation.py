@@ -110,8 +110,9 @@ class StreamsGroupSimulation:
     def send_heartbeat(
         self, client: Client, *, reports: bool = True, at_once: bool = True, is_lost: bool = False
     ) -> StreamsHeartbeatResult:
-        """A client that is closing tasks does not report what it has. `at_once`: it
-        gives up tasks when it gets the response. `is_lost`: it gets none."""
+        """A client that is closing tasks does not report what it has. `at_once`: it gives up tasks
+        when it gets the response. `is_lost`: it gets none.
+        """
         joins = client.epoch == 0
         reports = joins or client.has_lost_response or (reports and client.closing.is_empty)
         request = StreamsHeartbeat(

@@ -55,8 +55,8 @@ def test_a_classic_group_becomes_a_consumer_group_and_a_classic_group_again() ->
         newer = await send_heartbeat(broker, "m", 0)
         assert newer.assignment == {}, "the classic member still has both"
         assert find_group(broker).owners == {(topic, 0): classic.member_id, (topic, 1): classic.member_id}
-        told = broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
-        assert told is ErrorCode.rebalance_in_progress
+        code = broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
+        assert code is ErrorCode.rebalance_in_progress
         again = await join_classic(broker, classic.member_id)
         assert again.leader == "" and len(await sync_classic(broker, again)) == 1
         newer = await send_heartbeat(broker, "m", newer.member_epoch)
@@ -126,8 +126,8 @@ def test_classic_members_that_do_not_rejoin_are_removed() -> None:
         for _ in range(14):
             await asyncio.sleep(5)
             if classic.member_id in find_group(broker).members:
-                told = broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
-                assert told is ErrorCode.rebalance_in_progress  # which it ignores
+                code = broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
+                assert code is ErrorCode.rebalance_in_progress  # which it ignores
             epoch = (await send_heartbeat(broker, "m", epoch)).member_epoch
         assert list(find_group(broker).members) == ["m"]
         assert len(find_group(broker).members["m"].assigned[UUID(int=1)]) == 2

@@ -147,7 +147,7 @@ class AppendedMirrorWorld:
         self.replicas = {number: self._create_replica(number) for number in (1, 2, 3)}
         self.retention = AppendedRetention(self.image, None, None, lambda: 1)  # type: ignore[arg-type]
         self.mirrored: dict[str, MirroredPartition] = {}
-        # Of fetchers that were told to stop and have not stopped yet.
+        # Of fetchers that are to stop and have not stopped yet.
         self.stale: list[tuple[str, MirroredPartition]] = []
         self.deleted: dict[int, bytes] = {}  # deleted records by offset
         self.wiped = 0

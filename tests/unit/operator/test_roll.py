@@ -164,7 +164,7 @@ def test_partitions_that_can_never_spare_a_replica_block_nothing() -> None:
     alone = PartitionState("a", 0, (1,), (1,), 1)
     strict = PartitionState("b", 0, (1, 2), (1, 2), 2)
     assert not find_blockers(1, [alone, strict])
-    assert find_blockers(1, [PartitionState("b", 0, (1, 2), (1,), 2)])  # it would be nobody's
+    assert find_blockers(1, [PartitionState("b", 0, (1, 2), (1,), 2)])  # no replica in sync would be left
 
 
 def test_the_controller_is_restarted_last() -> None:

@@ -21,7 +21,7 @@ from tests.unit.wire.messages import instances
 
 ids = st.uuids().filter(lambda value: value.int != 0)
 int32, int64 = (st.integers(-(1 << bits), (1 << bits) - 1) for bits in (31, 63))
-codes = st.just(ErrorCode.none) | st.sampled_from(ErrorCode)  # all went well every other time
+codes = st.just(ErrorCode.none) | st.sampled_from(ErrorCode)  # no error in every other example
 
 
 def topic_of(item: Any, version: int) -> Any:
