@@ -32,3 +32,9 @@ async def wait_until(condition: Callable[[], object]) -> None:
     """Polls the condition until its result is true. The test's own time limit bounds the wait."""
     while not condition():  # noqa: ASYNC110 (tests wait for state that has no event)
         await asyncio.sleep(0.002)
+
+
+async def run_event_loop(turns: int = 20) -> None:
+    """Lets other tasks run until they wait for something else than a turn of the event loop."""
+    for _ in range(turns):
+        await asyncio.sleep(0)

@@ -30,7 +30,7 @@ from tests.unit.api.follower_fetches import (
     fetch_at,
     only_partition,
 )
-from tests.unit.async_tests import async_test
+from tests.unit.async_tests import async_test, run_event_loop
 from tests.unit.authorizers import DenyAll
 
 
@@ -124,8 +124,7 @@ async def test_fetch_with_a_newer_leader_epoch_waits_for_the_metadata(broker: Sm
     await asyncio.sleep(0)
     partition.update_registration(msgspec.structs.replace(partition.registration, leader_epoch=6, partition_epoch=2))
     assert partition.log.high_watermark == 0
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await run_event_loop()
     assert partition.log.high_watermark == 1
     assert only_partition(await decode_delayed(early)).high_watermark == 1
     late = call_fetch_of_follower(handler, broker, fetch_at(partition, 1, epoch=7), wait_ms=20)

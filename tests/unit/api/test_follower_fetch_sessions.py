@@ -1,6 +1,5 @@
 """Fetch sessions of followers: which partitions are read and reported again."""
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -25,7 +24,7 @@ from tests.unit.api.follower_fetches import (
     fetch_at,
     only_partition,
 )
-from tests.unit.async_tests import async_test
+from tests.unit.async_tests import async_test, run_event_loop
 
 
 @async_test
@@ -95,8 +94,7 @@ async def test_higher_high_watermark_is_sent_with_the_next_response_and_complete
         handler, broker, fetch_at(partitions[0], 2, last_epoch=5), (first.session_id, 2), wait_ms=10_000
     )
     assert partitions[0].log.high_watermark == 2
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await run_event_loop()
     assert isinstance(waiting, DelayedFetchResponse)
     assert not waiting.done()
     partitions[1].append_records(batch(b"x"), acks=1)

@@ -10,7 +10,7 @@ from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.metadata_writer import MetadataWriter
 from ottla_broker.metadata.records import MetadataRecord, ProducerIdsRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.async_tests import async_test
+from tests.unit.async_tests import async_test, run_event_loop
 
 
 class SlowLog:
@@ -41,11 +41,6 @@ def allocate_producer_id(writer: MetadataWriter) -> "asyncio.Task[int]":
         return [ProducerIdsRecord(producer_id + 1)], producer_id
 
     return asyncio.ensure_future(writer.execute(plan))
-
-
-async def run_event_loop() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 @async_test

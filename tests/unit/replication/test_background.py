@@ -8,7 +8,7 @@ import pytest
 
 from ottla_broker.http.server import readiness_problems
 from ottla_broker.replication.log_manager import LogManager
-from tests.unit.async_tests import async_test
+from tests.unit.async_tests import async_test, run_event_loop
 from tests.unit.broker_without_sockets import run_broker
 
 
@@ -22,8 +22,7 @@ def test_failed_log_maintenance_is_logged_and_makes_the_broker_not_ready(
 
     async def run() -> None:
         async with run_broker(tmp_path) as broker:
-            for _ in range(3):
-                await asyncio.sleep(0)
+            await run_event_loop()
             assert readiness_problems(broker) == ["background task failed: RuntimeError('a bug')"]
 
     with caplog.at_level(logging.ERROR):

@@ -14,7 +14,7 @@ from ottla_broker.share_groups.share_partition_leader import DeliveredRecords, S
 from ottla_broker.share_groups.share_partitions import SharePartitions
 from ottla_broker.share_groups.share_state import SharePartitionKey, ShareState
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.async_tests import async_test
+from tests.unit.async_tests import async_test, run_event_loop
 from tests.unit.share_groups.test_share_partition_leader import BATCHES, FakeLog, FakePartition, NoDeadLetters
 
 AT: TopicIdPartition = (UUID(int=1), 0)
@@ -75,8 +75,7 @@ class WaitingMember:
         session = await self.shares.open_session("g", "a")
         session.update([AT], [])
         fetch = asyncio.create_task(self.shares.fetch(session, LIMITS, min_bytes=1, max_wait_s=NEVER_S))
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await run_event_loop(turns)
         return fetch
 
 
