@@ -16,6 +16,9 @@ from ottla_broker.console.console import Console
 from ottla_broker.http.server import HttpServer
 from tests.unit.config.api_broker import broker_with_topic
 
+# Of any page, however many topics or subjects there are.
+MAX_PAGE_BYTES = 200_000
+
 
 class Answer(NamedTuple):
     status: int

@@ -19,16 +19,15 @@ from ottla_broker.metadata.records import (
     encode_record,
 )
 from ottla_broker.security.acls import AccessControlEntry
-from ottla_broker.security.authorizer import Operation, Resource
+from ottla_broker.security.authorizer import Resource
 from ottla_broker.security.client_quotas import QuotaEntity
-from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import MECHANISMS, make_credential
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
 from ottla_broker.wire.records import Record, encode_batch
 from tests.clients.hostile_values import HOSTILE
 from tests.unit.async_tests import async_test
-from tests.unit.console.console_server import run_console
-from tests.unit.console.test_pages import MAX_PAGE_BYTES, OneTopicOnly
+from tests.unit.authorizers import DescribeOnly
+from tests.unit.console.console_server import MAX_PAGE_BYTES, run_console
 
 PAGES = ("/cluster", "/cluster/departure?broker=1", "/access", "/access/why", "/access/users", "/access/quotas")
 SCRAM = MECHANISMS["SCRAM-SHA-512"]
@@ -133,19 +132,6 @@ async def test_quotas_and_who_is_throttled_are_shown(tmp_path: Path) -> None:
         assert "over it for" in page
 
 
-class DescribeOnly:
-    """Allows DESCRIBE, and nothing else."""
-
-    allows_everything = False
-    generation = 0
-
-    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
-        return operation is Operation.describe
-
-    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: object) -> bool:
-        return False
-
-
 @async_test
 async def test_overview_counts_throttled_clients_for_users_who_may_describe_quotas(tmp_path: Path) -> None:
     async with run_console(tmp_path) as console:
@@ -171,7 +157,7 @@ async def test_overview_counts_throttled_clients_for_users_who_may_describe_quot
 @async_test
 async def test_pages_show_a_refusal_to_users_without_the_right(tmp_path: Path, path: str) -> None:
     async with run_console(tmp_path) as console:
-        console.broker.authorizer = OneTopicOnly()
+        console.broker.authorizer = DescribeOnly(Resource.topic("t"))
         answer = await console.get(path)
         assert answer.status == 403
         assert "is not allowed" in answer.text

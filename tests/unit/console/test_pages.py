@@ -13,26 +13,11 @@ from ottla_broker.console.login_methods import find_authentication
 from ottla_broker.console.rendering import format_partitions, mark_code_spans
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.security.authorizer import Operation, Resource
-from ottla_broker.security.principal import Principal
+from ottla_broker.security.authorizer import Resource
 from tests.unit.async_tests import async_test
+from tests.unit.authorizers import DescribeOnly
 from tests.unit.config.api_broker import broker_with_topic
-from tests.unit.console.console_server import run_console
-
-MAX_PAGE_BYTES = 200_000
-
-
-class OneTopicOnly:
-    """Allows DESCRIBE on the topic `t`, and nothing else."""
-
-    allows_everything = False
-    generation = 0
-
-    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
-        return operation is Operation.describe and resource == Resource.topic("t")
-
-    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: object) -> bool:
-        return False
+from tests.unit.console.console_server import MAX_PAGE_BYTES, run_console
 
 
 @async_test
@@ -123,7 +108,7 @@ async def test_topics_that_a_user_may_not_describe_do_not_exist_for_them(tmp_pat
     async with run_console(tmp_path) as console:
         console.broker.image.topics["secret"] = TopicImage("secret", UUID(int=9), {})
         assert "secret" in (await console.get("/topics")).text
-        console.broker.authorizer = OneTopicOnly()
+        console.broker.authorizer = DescribeOnly(Resource.topic("t"))
         listed = (await console.get("/topics")).text
         assert "One topic" in listed
         assert "secret" not in listed

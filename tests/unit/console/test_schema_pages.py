@@ -8,11 +8,12 @@ from ottla_broker.console.access import ConsoleUser
 from ottla_broker.console.registry_access import find_schemas
 from ottla_broker.registry.lazy_registry import LazyRegistry
 from ottla_broker.registry.schema import SchemaSource
+from ottla_broker.security.authorizer import Resource
 from ottla_broker.security.principal import ANONYMOUS
 from tests.unit.async_tests import async_test
-from tests.unit.console.console_server import run_console
+from tests.unit.authorizers import DescribeOnly
+from tests.unit.console.console_server import MAX_PAGE_BYTES, run_console
 from tests.unit.console.registered_schemas import LoadedRegistry
-from tests.unit.console.test_pages import MAX_PAGE_BYTES, OneTopicOnly
 
 FIRST = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"}]}'
 SECOND = FIRST.replace("]}", ',{"name":"note","type":"string","default":""}]}')
@@ -75,7 +76,7 @@ async def test_schema_is_checked_without_being_registered(tmp_path: Path) -> Non
 async def test_subjects_of_topics_that_a_user_may_not_describe_do_not_exist_for_them(tmp_path: Path) -> None:
     async with run_console(tmp_path, registry_with("t-value", "secret-value")) as console:
         assert "secret-value" in (await console.get("/schemas")).text
-        console.broker.authorizer = OneTopicOnly()
+        console.broker.authorizer = DescribeOnly(Resource.topic("t"))
         assert "secret-value" not in (await console.get("/schemas")).text
         hidden, missing = await console.get("/schema?subject=secret-value"), await console.get("/schema?subject=m")
         assert hidden.status == missing.status == 404
@@ -93,7 +94,7 @@ async def test_schemas_decode_records_only_for_users_who_may_describe_a_subject_
         user = ConsoleUser(console.broker, ANONYMOUS, "127.0.0.1")
         lazy = cast(LazyRegistry, registry)
         assert await find_schemas(lazy, user, [1, 3, 99]) == {1: source, 3: source, 99: None}
-        console.broker.authorizer = OneTopicOnly()
+        console.broker.authorizer = DescribeOnly(Resource.topic("t"))
         assert await find_schemas(lazy, user, [1, 3, 99]) == {1: source, 3: None, 99: None}
 
 

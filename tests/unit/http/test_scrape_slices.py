@@ -25,7 +25,7 @@ from ottla_broker.requests.context import ConnectionState
 from ottla_broker.telemetry.pushed_metrics import PushedPoint
 from tests.unit.async_tests import async_test, wait_until
 from tests.unit.broker_without_sockets import run_broker
-from tests.unit.http.test_server import WAITING, small_server
+from tests.unit.http.small_server import WAITING, small_server
 from tests.unit.topic_creation import create_topic
 
 MANY: Final = 2_000

@@ -1,11 +1,9 @@
 """/livez, /readyz and /metrics of a broker, over HTTP."""
 
 import gzip
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,35 +16,14 @@ from ottla_broker.config import HttpAddress
 from ottla_broker.dispatcher import answer_locally
 from ottla_broker.http.server import HttpServer
 from ottla_broker.metrics import METRICS
-from ottla_broker.request_times import RequestTimes, ServedRequest
-from ottla_broker.requests.context import ConnectionState
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.unit.async_tests import async_test
 from tests.unit.config.api_broker import broker_with_topic
+from tests.unit.http.small_server import small_server
 
 Get = Callable[[str], Coroutine[None, None, tuple[int, str]]]
-
-
-WAITING = [ServedRequest(ApiKey.PRODUCE, 0.0, 0.0, 0.0), ServedRequest(ApiKey.FETCH, 0.0, 0.0, 0.0)]
-
-
-def small_server() -> Any:
-    """A server with three connections and without requests."""
-    pool = SimpleNamespace(allocated_bytes=12)
-    listeners = ("PLAINTEXT", "PLAINTEXT", "INSIDE")
-    return SimpleNamespace(
-        dispatcher=SimpleNamespace(request_counts=[0] * 128, request_times=RequestTimes(time.perf_counter)),
-        refused_connections=3,
-        connections=[
-            SimpleNamespace(state=ConnectionState("127.0.0.1", 1, listener), waiting_requests=lambda: WAITING)
-            for listener in listeners
-        ],
-        certificates=SimpleNamespace(expire_at_s={"INSIDE": 1.8e9}),
-        requests=pool,
-        responses=pool,
-    )
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from ottla_broker.metadata.previous_incarnation import NO_TRUSTED_EPOCH, Previou
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.api.test_controller_apis import ControllerApis
+from tests.unit.api.controller_apis import ControllerApis
 from tests.unit.async_tests import async_test, wait_until
 from tests.unit.log.memory_disk import MemoryDisk
 from tests.unit.metadata.small_controller import SmallController

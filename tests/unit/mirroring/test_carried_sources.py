@@ -30,7 +30,7 @@ from ottla_broker.mirroring.sync_plan import (
 )
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.async_tests import async_test
-from tests.unit.mirroring.test_plan_identical import HERE, MirrorPlanWorld, view
+from tests.unit.mirroring.mirror_plan_world import HERE, MirrorPlanWorld, view
 
 NEWARK = AppendedSourceDescription(UUID(int=1), "newark", "t", FIRST_RESERVED_PRODUCER_ID + 11, 2)
 NEWYORK = AppendedSourceDescription(UUID(int=2), "newyork", "t", FIRST_RESERVED_PRODUCER_ID + 22, 2)
@@ -64,7 +64,7 @@ class CarriedSourcesWorld(MirrorPlanWorld):
         return self.image.appended_sources[self.topic_id]
 
     async def fail_over(self) -> None:
-        await self.set(role=FAILED_OVER)
+        await self.set_configs(role=FAILED_OVER)
         for state in self.image.topics["t"].partitions.values():
             await self.controller.mirror_control.report_partition(
                 MirrorReport(state.leader, self.topic_id, state.partition, state.leader_epoch, end=9)
@@ -86,9 +86,9 @@ async def test_carried_sources_are_known_and_updated() -> None:
     ]
     assert active_sources(world.image, world.topic_id) == {} and retained_sources(world.image, world.topic_id) == []
     assert [type(step) for step in await world.apply(region(NEWARK, NEWYORK))] == [UpdateOrigins]
-    assert world.steps(region(NEWARK, NEWYORK)) == [], "nothing else is left to do"
+    assert world.plan_steps(region(NEWARK, NEWYORK)) == [], "nothing else is left to do"
     assert describe_sources(world.image, world.topic_id) == [NEWARK, NEWYORK], "for mirrors of the mirror"
-    assert world.steps(region(NEWARK)) == [], "the log still has records of a source that is no longer reported"
+    assert world.plan_steps(region(NEWARK)) == [], "the log still has records of a source that is no longer reported"
 
 
 @async_test
@@ -116,9 +116,9 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     world = await CarriedSourcesWorld().begin(on_divergence="Truncate")
     await world.fail_over()
     await world.join()
-    await world.set(role=REPLICATE)
+    await world.set_configs(role=REPLICATE)
     reason = "mirror 'newark' appends records to it: end that first with the role FailedOver"
-    (step,) = world.steps(region(NEWARK))
+    (step,) = world.plan_steps(region(NEWARK))
     assert isinstance(step, RejectedTopic) and step.reason == reason
     other_way = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=99), {0: 1, 1: 1})}, frozenset())
     reverse = {"t": MirroredAtSource("back", world.topic_id, failed_over=True)}
@@ -136,7 +136,7 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
         world.topic_id,
     )
     assert [one.carried for one in world.sources().values()] == [True]
-    await world.set(role=FAILED_OVER)
+    await world.set_configs(role=FAILED_OVER)
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": REPLICATE})
     assert [type(found) for found in await world.join()] == [AddSource]
     assert [one.producer_id for one in active_sources(world.image, world.topic_id).values()] == [

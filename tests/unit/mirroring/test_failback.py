@@ -20,7 +20,7 @@ from ottla_broker.mirroring.sync_plan import (
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.async_tests import async_test
-from tests.unit.mirroring.test_plan_identical import MirrorPlanWorld, view
+from tests.unit.mirroring.mirror_plan_world import MirrorPlanWorld, view
 
 
 class FailbackWorld(MirrorPlanWorld):
@@ -35,7 +35,7 @@ class FailbackWorld(MirrorPlanWorld):
     def topic_id(self) -> UUID:
         return self.image.topics["t"].id
 
-    def planned_steps(
+    def plan_failback(
         self, source: SourceMetadata | None = None, *, failed_over: bool = True, of: UUID | None = None
     ) -> list[SyncStep]:
         at_source = {"t": MirroredAtSource("west", of or self.topic_id, failed_over)}
@@ -46,7 +46,7 @@ class FailbackWorld(MirrorPlanWorld):
         )
 
     async def adopt(self) -> None:
-        (step,) = self.planned_steps()
+        (step,) = self.plan_failback()
         assert isinstance(step, AdoptTopic)
         await self.controller.mirror_control.adopt_topic(step.topic, step.topic_id)
 
@@ -66,13 +66,13 @@ class FailbackWorld(MirrorPlanWorld):
 @async_test
 async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> None:
     world = await FailbackWorld().begin()
-    (unproven,) = world.steps(view(t=2))
+    (unproven,) = world.plan_steps(view(t=2))
     assert isinstance(unproven, RejectedTopic) and "is not mirrored" in unproven.reason
-    (another,) = world.planned_steps(of=UUID(int=5))
+    (another,) = world.plan_failback(of=UUID(int=5))
     assert isinstance(another, RejectedTopic) and "is not mirrored" in another.reason
-    (still,) = world.planned_steps(failed_over=False)
+    (still,) = world.plan_failback(failed_over=False)
     assert isinstance(still, RejectedTopic) and "has not failed over" in still.reason
-    (fewer,) = world.planned_steps(view(t=1))
+    (fewer,) = world.plan_failback(view(t=1))
     assert isinstance(fewer, RejectedTopic) and "2 partitions here and 1 at the source" in fewer.reason
     assert find_failback_candidates(
         world.image, mirror_configs(world.image)["west"], view(t=2, u=1).topics.values()
@@ -81,7 +81,7 @@ async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> N
     await world.adopt()
     assert world.image.active_mirror(world.topic_id) is not None
     assert (
-        world.planned_steps() == []
+        world.plan_failback() == []
         and find_failback_candidates(world.image, mirror_configs(world.image)["west"], view(t=2).topics.values()) == []
     )
 
@@ -101,12 +101,12 @@ async def test_join_offset_begins_a_leader_epoch_and_truncation_needs_consent() 
     assert (after.leader_epoch, after.partition_epoch) == (before.leader_epoch + 1, before.partition_epoch + 1)
     assert (known.joined, known.joined_epoch, known.epochs) == (5, before.leader_epoch, ((2, 0),))
     assert not is_mirrored(world.image, link, topic), "one partition of two has joined"
-    await world.set(on_divergence="Truncate")
+    await world.set_configs(on_divergence="Truncate")
     await world.join(1, joined=7, cut=3)
     assert is_mirrored(world.image, link, topic)
     # A leader that had not truncated reports it again in its own epoch; the offset must be the
     # same.
-    await world.set(on_divergence="Stop")
+    await world.set_configs(on_divergence="Stop")
     await world.join(1, joined=7, cut=3)
     again = mirrored_partition(world.image, world.topic_id, 1)
     assert again.joined_epoch == world.image.topics["t"].partitions[1].leader_epoch - 1 == before.leader_epoch + 1
@@ -119,11 +119,11 @@ async def test_topic_that_has_not_joined_is_never_recreated() -> None:
     world = await FailbackWorld().begin(on_source_truncation="Resync")
     await world.adopt()
     other = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=4711), {0: 1, 1: 1})}, frozenset())
-    (step,) = world.planned_steps(other)
+    (step,) = world.plan_failback(other)
     assert isinstance(step, RejectedTopic) and "the records here stay" in step.reason
     for partition in (0, 1):
         await world.join(partition, joined=0)
-    assert isinstance(world.planned_steps(other)[0], RecreateMirroredTopic)
+    assert isinstance(world.plan_failback(other)[0], RecreateMirroredTopic)
 
 
 @async_test
@@ -132,10 +132,10 @@ async def test_topic_can_fail_over_and_be_adopted_again() -> None:
     await world.adopt()
     for partition in (0, 1):
         await world.join(partition, joined=4, epochs=((1, 0),))
-    await world.set(role=FAILED_OVER)
+    await world.set_configs(role=FAILED_OVER)
     await world.join(end=9)
     assert world.image.is_writable(world.topic_id, 0) and not world.image.is_writable(world.topic_id, 1)
-    await world.set(role="Replicate")
+    await world.set_configs(role="Replicate")
     await world.adopt()
     assert not world.image.is_writable(world.topic_id, 0)
     known = mirrored_partition(world.image, world.topic_id, 0)

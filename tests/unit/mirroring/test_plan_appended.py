@@ -35,10 +35,10 @@ class AppendedPlanWorld:
         self.small = await SmallController().add_brokers(1, 2, 3)
         self.image, self.controller = self.small.image, self.small.controller
         for mirror in mirrors:
-            await self.set(mirror, bootstrap_servers="h:1", topics="*", offsets="Appended", **settings)
+            await self.set_configs(mirror, bootstrap_servers="h:1", topics="*", offsets="Appended", **settings)
         return self
 
-    async def set(self, mirror: str, **settings: str) -> None:
+    async def set_configs(self, mirror: str, **settings: str) -> None:
         changes: dict[str, str | None] = {key.replace("_", "."): value for key, value in settings.items()}
         await self.controller.alter_configs(MIRROR_RESOURCE, mirror, changes)
 
@@ -87,7 +87,7 @@ async def test_sources_share_a_topic_with_a_producer_id_each() -> None:
     assert origin_clusters(world.image, "t") == {"e", "w", "far"}
     assert world.sources()[UUID(int=1)].producer_id == first.producer_id
     with pytest.raises(KafkaError, match=r"offsets of mirror 'east' cannot be changed: 't' and 0 other"):
-        await world.set("east", offsets="Identical")
+        await world.set_configs("east", offsets="Identical")
 
 
 @async_test
@@ -123,9 +123,9 @@ async def test_ended_source_does_not_restart_and_is_not_appended_twice() -> None
     await world.apply("east", view("e", topic(1)))
     (refused,) = await world.apply("too", view("e", topic(1)))
     assert isinstance(refused, RejectedTopic) and "mirror 'east' appends or appended it" in refused.reason
-    await world.set("east", role=FAILED_OVER)
+    await world.set_configs("east", role=FAILED_OVER)
     assert world.sources() == {}
-    await world.set("east", role="Replicate")
+    await world.set_configs("east", role="Replicate")
     (refused,) = await world.apply("east", view("e", topic(1)))
     assert isinstance(refused, RejectedTopic) and "has ended permanently" in refused.reason
     assert world.sources() == {}
@@ -144,7 +144,7 @@ async def test_recreated_and_stopped_sources_continue_only_with_resync() -> None
     assert await world.apply("east", view("e", topic(1))) == []
     (refused,) = await world.apply("east", view("e", topic(3)))
     assert isinstance(refused, RejectedTopic) and "deleted and created again" in refused.reason
-    await world.set("east", **{"on.source.truncation": "Resync"})
+    await world.set_configs("east", **{"on.source.truncation": "Resync"})
     assert await world.apply("east", view("e", topic(1))) == [ResumeSource("t", here.id, UUID(int=1))]
     assert await world.apply("east", view("e", topic(1))) == []
     await world.apply("east", view("e", topic(3)))
@@ -160,14 +160,14 @@ def replace_source(report: MirrorReport, source: UUID) -> MirrorReport:
 @async_test
 async def test_identical_mirror_accepts_no_source_and_its_source_is_not_appended() -> None:
     world = await AppendedPlanWorld().begin("east")
-    await world.set("copier", bootstrap_servers="h:1")
+    await world.set_configs("copier", bootstrap_servers="h:1")
     (made,) = await world.controller.mirror_control.create_mirrored_topics(
         [NewMirroredTopic("copier", "t", "t", UUID(int=1), 2, 1)]
     )
     assert isinstance(made, UUID)
     (refused,) = await world.apply("east", view("e", topic(2)))
     assert isinstance(refused, RejectedTopic) and "is an identical mirror" in refused.reason
-    await world.set("copier", role=FAILED_OVER)
+    await world.set_configs("copier", role=FAILED_OVER)
     (refused,) = await world.apply("east", view("e", topic(1)))
     assert isinstance(refused, RejectedTopic) and "would be appended a second time" in refused.reason
     assert [type(step) for step in await world.apply("east", view("e", topic(2)))] == [AddSource]

@@ -19,8 +19,8 @@ from tests.kube.certificates import (
 )
 from tests.unit.api.brokers import RawConnection, SmallBroker, create_server
 from tests.unit.async_tests import wait_until
+from tests.unit.server.certificates import client_context, connect_with_tls, start_both_listeners, tls_test
 from tests.unit.server.connections import capture_log, request_api_versions
-from tests.unit.server.test_tls import client_context, connect_with_tls, start_both_listeners, tls_test
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ from unittest.mock import patch
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.replication.partition import Partition
-from ottla_broker.security.authorizer import Operation, Resource
-from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, write_request
 from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, create_server, start_listening
@@ -21,8 +19,8 @@ from tests.unit.api.requests import fetch_request, produce_request
 from tests.unit.async_tests import wait_until
 from tests.unit.authorizers import DenyAll
 from tests.unit.server.connections import broker_test
+from tests.unit.server.turn_producer import VERSION, Producer
 
-VERSION = 9
 CORRUPT = bytearray(batch(b"x"))
 CORRUPT[-1] ^= 1
 
@@ -40,56 +38,6 @@ def count_joined() -> Iterator[list[int]]:
 
     with patch.object(Partition, "append_small_batches", append_and_count):
         yield counts
-
-
-class RevocableRight(DenyAll):
-    """Allows everything while it is granted."""
-
-    is_granted = True
-
-    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
-        return self.is_granted
-
-
-class Producer:
-    """A connection whose requests are sent at once, so that the broker receives them in one
-    turn.
-    """
-
-    def __init__(self, connection: RawConnection) -> None:
-        self.connection = connection
-
-    @classmethod
-    async def open(cls, port: int) -> "Producer":
-        """A producer that the broker knows: its first request is answered."""
-        producer = cls(await RawConnection.open(port))
-        assert await producer.produce((0, batch(b"first"))) == [(0, ErrorCode.none)]
-        return producer
-
-    def send(self, *batches: tuple[int, bytes], acks: int = -1, more: bytes = b"") -> None:
-        """One request for each batch, with its partition; the n-th has correlation id n."""
-        requests = [
-            write_request(0, VERSION, number, "me", produce_request({("a", partition): data}, acks))
-            for number, (partition, data) in enumerate(batches)
-        ]
-        self.connection.writer.write(b"".join(requests) + more)
-
-    async def receive(self, count: int) -> list[tuple[int, ErrorCode]]:
-        """(correlation id, error) of the next responses."""
-        return [(number, error) for number, error, _ in await self.receive_offsets(count)]
-
-    async def receive_offsets(self, count: int) -> list[tuple[int, ErrorCode, int]]:
-        found = []
-        for _ in range(count):
-            frame = await self.connection.receive()
-            response: Any = read_response(frame, 0, VERSION)
-            (partition,) = response.responses[0].partition_responses
-            found.append((int.from_bytes(frame[:4]), partition.error_code, partition.base_offset))
-        return found
-
-    async def produce(self, *batches: tuple[int, bytes], acks: int = -1) -> list[tuple[int, ErrorCode]]:
-        self.send(*batches, acks=acks)
-        return await self.receive(len(batches))
 
 
 @broker_test
@@ -174,12 +122,13 @@ async def test_joined_requests_wait_for_the_whole_isr(broker: SmallBroker) -> No
 @broker_test
 async def test_only_requests_with_the_right_to_write_are_appended(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    authorizer = RevocableRight()
+    authorizer = DenyAll()
+    authorizer.denies = False
     server = create_server(broker, authorizer=authorizer)
     producer = await Producer.open(await start_listening(server))
     with count_joined() as joined:
         assert await producer.produce((0, batch(b"1")), (0, batch(b"2"))) == [(0, ErrorCode.none), (1, ErrorCode.none)]
-        authorizer.is_granted = False
+        authorizer.denies = True
         denied = await producer.produce((0, batch(b"3")), (0, batch(b"4")))
     assert denied == [(number, ErrorCode.topic_authorization_failed) for number in range(2)]
     assert sum(joined) == 2

@@ -7,7 +7,7 @@ from tests.unit.api.brokers import RawConnection, SmallBroker, batch, create_ser
 from tests.unit.api.requests import fetch_request
 from tests.unit.async_tests import wait_until
 from tests.unit.server.connections import broker_test
-from tests.unit.server.test_produce_turn import Producer
+from tests.unit.server.turn_producer import Producer
 
 FETCH_VERSION = 12
 

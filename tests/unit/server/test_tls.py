@@ -4,75 +4,23 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Coroutine, Iterator
-from functools import wraps
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-import uvloop
 from kio.schema.errors import ErrorCode
 
 from ottla_broker import handshakes
 from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
-from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
 from tests.unit.api.brokers import RawConnection, SmallBroker, batch, create_server
 from tests.unit.api.requests import fetch_request, produce_request
 from tests.unit.async_tests import wait_until
-from tests.unit.server.certificates import authority, keystore, tls_broker
+from tests.unit.server.certificates import client_context, connect_with_tls, start_both_listeners, tls_test
 from tests.unit.server.connections import capture_log, request_api_versions, slow_socket
 
-__all__ = ["authority", "keystore"]  # fixtures
-
-
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 1, -1)
-
-
-def tls_test(**settings: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
-    """Runs a test with a broker that has a PLAINTEXT and an SSL listener on uvloop, for at most 30
-    s.
-    """
-
-    def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-        @wraps(test)
-        def run(tmp_path: Path, authority: CertificateAuthority, keystore: Path) -> None:
-            async def with_broker() -> None:
-                broker = tls_broker(tmp_path, keystore, **settings)
-                try:
-                    await asyncio.wait_for(test(broker, authority), 30)
-                finally:
-                    broker.close()
-
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(with_broker())
-
-        del run.__wrapped__  # so that pytest passes the fixtures
-        return run
-
-    return decorate
-
-
-async def start_both_listeners(server: Server) -> tuple[int, int]:
-    """Starts to serve. Returns the PLAINTEXT and the SSL port."""
-    addresses = server.bind()
-    await server.serve()
-    return addresses["PLAINTEXT"].port, addresses["SSL"].port
-
-
-def client_context(authority: CertificateAuthority, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=authority.certificate)
-    if certificate:
-        context.load_cert_chain(*certificate)
-    return context
-
-
-async def connect_with_tls(port: int, context: ssl.SSLContext) -> RawConnection:
-    return RawConnection(
-        *await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost", limit=1 << 26)
-    )
 
 
 async def receive_alert(connection: RawConnection) -> str:

@@ -14,10 +14,8 @@ from ottla_broker.listener_certificates import ListenError
 from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE
 from tests.kube.certificates import CertificateAuthority, create_client_certificate, create_server_certificate
 from tests.unit.api.brokers import create_server
-from tests.unit.server.certificates import authority, keystore, tls_broker
+from tests.unit.server.certificates import tls_broker
 from tests.unit.server.connections import capture_log
-
-__all__ = ["authority", "keystore"]  # fixtures
 
 Settings = dict[str, str]
 

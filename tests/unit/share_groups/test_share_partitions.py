@@ -15,7 +15,7 @@ from ottla_broker.share_groups.share_partitions import SharePartitions
 from ottla_broker.share_groups.share_state import SharePartitionKey, ShareState
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.async_tests import async_test, run_event_loop
-from tests.unit.share_groups.test_share_partition_leader import BATCHES, FakeLog, FakePartition, NoDeadLetters
+from tests.unit.share_groups.led_partition import BATCHES, FakeLog, FakePartition, NoDeadLetters
 
 AT: TopicIdPartition = (UUID(int=1), 0)
 LIMITS = ShareFetchLimits(max_bytes=1 << 20, enough=1, at_most=1)
