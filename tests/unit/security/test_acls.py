@@ -11,25 +11,20 @@ from ottla_broker.security.acls import AccessControlEntry, AclFilter, find_probl
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
-
-ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
-HOST = "10.0.0.7"
-LITERAL, PREFIXED, MATCH, ANY = 3, 4, 2, 1
-DENY, ALLOW = 2, 3
-NAMES = ("a", "ab", "abc", "b", "*")
-
-
-def entry(
-    operation: Operation,
-    name: str = "orders",
-    *,
-    kind: ResourceType = ResourceType.topic,
-    pattern: int = LITERAL,
-    principal: str = "User:alice",
-    host: str = "*",
-    permission: int = ALLOW,
-) -> AccessControlEntry:
-    return AccessControlEntry(kind, name, pattern, principal, host, operation, permission)
+from tests.unit.security.acl_entries import (
+    ALICE,
+    ALLOW,
+    ANY,
+    BOB,
+    DENY,
+    HOST,
+    LITERAL,
+    MATCH,
+    NAMES,
+    PREFIXED,
+    entries,
+    entry,
+)
 
 
 def authorizer_with(
@@ -39,18 +34,6 @@ def authorizer_with(
     ids = {UUID(int=number): one for number, one in enumerate(entries)}
     made.update(ids, ids)
     return made
-
-
-entries = st.builds(
-    AccessControlEntry,
-    st.sampled_from((2, 3)),
-    st.sampled_from(NAMES),
-    st.sampled_from((LITERAL, PREFIXED)),
-    st.sampled_from(("User:alice", "User:bob", "User:*")),
-    st.sampled_from(("*", HOST, "10.0.0.8")),
-    st.sampled_from(list(Operation)),
-    st.sampled_from((DENY, ALLOW)),
-)
 
 
 def naive_verdict(

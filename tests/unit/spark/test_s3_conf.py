@@ -12,7 +12,7 @@ from ottla_operator.resources.pipeline import PipelineSpec
 from ottla_spark.errors import PipelineError
 from ottla_spark.iceberg_catalog import iceberg_conf
 from ottla_spark.s3_conf import iceberg_s3_properties, s3_conf, uses_s3
-from tests.unit.spark.test_table_sinks import FOLDER, iceberg
+from tests.unit.spark.table_sinks import FOLDER, iceberg
 
 PREFIX = "spark.hadoop.fs.s3a."
 ENDPOINT = "http://store:9000"
