@@ -112,5 +112,7 @@ def test_quotas_that_a_client_sets_are_listed(tab: Page, console: BrokerProcess)
             "user eve, client-id reportsrequest_percentage 50",
         ]
     )
-    expect(tab.get_by_role("main")).to_contain_text("No client. Each broker counts the clients that it throttles itself.")
+    expect(tab.get_by_role("main")).to_contain_text(
+        "No client. Each broker counts the clients that it throttles itself."
+    )
     take_screenshot(tab, "quotas")

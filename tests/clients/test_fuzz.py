@@ -18,7 +18,7 @@ from tests.brokers import run_ottla_broker
 from tests.clients.fuzz import fuzz
 from tests.clients.request_recorder import record_requests, run_typical_session
 from tests.ports import free_port
-from tests.unit.api.brokers import SmallBroker, serve, start_listening
+from tests.unit.api.brokers import SmallBroker, create_server, start_listening
 
 SECONDS = float(os.environ.get("OTTLA_FUZZ_SECONDS", "8"))
 SEED = int(os.environ.get("OTTLA_FUZZ_SEED", "1"))
@@ -35,7 +35,7 @@ def test_rule_18_fuzzed_requests_hang_nothing_and_leave_no_memory_allocated_in_a
     async def run() -> None:
         broker = SmallBroker(tmp_path)
         broker.add_topic("fuzz")
-        server = serve(broker, ConnectionLimits(request_bytes=1 << 20, all_requests_bytes=4 << 20))
+        server = create_server(broker, ConnectionLimits(request_bytes=1 << 20, all_requests_bytes=4 << 20))
         port = await start_listening(server)
 
         def watch() -> None:

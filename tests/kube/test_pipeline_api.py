@@ -23,7 +23,7 @@ from tests.kube.fake_kubelet import create_cluster_with_broker, create_ready_pod
 from tests.kube.namespace_client import NamespaceClient
 from tests.kube.operator_process import OperatorProcess
 from tests.unit.operator.samples import pipeline
-from tests.unit.operator.spark_application_fields import unknown
+from tests.unit.operator.spark_application_fields import find_undocumented_fields
 from tests.waiting import eventually
 
 SPEC = {**pipeline()["spec"], "checkpoint": {"pvc": {"size": "1Gi"}}, "trigger": {"interval": "1s"}}
@@ -219,7 +219,7 @@ def test_a_spark_application_matches_the_documented_fields_and_its_status_is_rep
             within_s=40,
             message=lambda: describe(resources, operator),
         )
-        assert application is not None and unknown(application) == []
+        assert application is not None and find_undocumented_fields(application) == []
         writes = operator.count_writes()["SparkApplication"]
         driver.report_progress(error=None)
         write_application_status(resources, "hourly", "RUNNING", executionAttempts=1)

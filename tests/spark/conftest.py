@@ -130,7 +130,7 @@ def registry_address() -> str:
 @pytest.fixture(scope="session")
 def address(broker_kind: str, registry_address: str) -> Iterator[str]:
     """Address of a broker with its own defaults: Ottla, or Apache Kafka with --against kafka."""
-    settings = {"schema_registry_listener": registry_address} if broker_kind == "ottla" else {}
+    settings: dict[str, Any] = {"schema_registry_listener": registry_address} if broker_kind == "ottla" else {}
     with BROKERS[broker_kind](test_settings=False, **settings) as broker:
         yield broker.bootstrap
 

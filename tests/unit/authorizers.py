@@ -17,3 +17,19 @@ class DenyAll:
 
     def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
         return not self.denies
+
+
+class DescribeOnly:
+    """Allows DESCRIBE on one resource, or on all (None), and nothing else."""
+
+    allows_everything = False
+    generation = 0
+
+    def __init__(self, resource: Resource | None = None) -> None:
+        self._resource = resource
+
+    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
+        return operation is Operation.describe and self._resource in (None, resource)
+
+    def allows_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
+        return False

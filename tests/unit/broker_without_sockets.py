@@ -15,6 +15,7 @@ from ottla_broker.wire.records import iter_records
 
 @asynccontextmanager
 async def run_broker(folder: Path, *, disk: Disk | None = None, **settings: str) -> AsyncIterator[Broker]:
+    """Yields a started broker. `settings`: with underscores for dots."""
     config = Config.of({"log.dirs": str(folder), **{key.replace("_", "."): value for key, value in settings.items()}})
     runtime = Runtime()
     broker = Broker(config, answer_locally, runtime=runtime, disk=disk)

@@ -32,9 +32,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    found = Clock()
-    monkeypatch.setattr("ottla_broker.garbage_collection.time.thread_time", found)
-    return found
+    clock = Clock()
+    monkeypatch.setattr("ottla_broker.garbage_collection.time.thread_time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def partitions() -> FakePartitions:
 
 @pytest.fixture
 def limit(partitions: FakePartitions) -> Iterator[PauseLimit]:
-    found = PauseLimit(partitions)
-    found.start()
-    yield found
-    found.stop()
+    limit = PauseLimit(partitions)
+    limit.start()
+    yield limit
+    limit.stop()
     assert gc.get_freeze_count() == 0
-    assert found.on_collection not in gc.callbacks
+    assert limit.on_collection not in gc.callbacks
 
 
 def test_the_youngest_generation_is_larger_until_the_broker_stops(partitions: FakePartitions) -> None:

@@ -16,8 +16,8 @@ def documents() -> list[str]:
 
 
 def long_lines(text: str) -> Iterator[int]:
-    """Line numbers. Tables, code and lines with a link or an address cannot be wrapped
-    everywhere.
+    """Numbers of the lines that are too long, except those that cannot be wrapped everywhere: of
+    tables and code, and with a link or an address.
     """
     is_code = False
     for number, line in enumerate(text.splitlines(), 1):

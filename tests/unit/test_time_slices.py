@@ -67,7 +67,7 @@ def test_request_that_arrives_in_a_slice_is_answered_before_the_next_one() -> No
         loop, (client, server) = asyncio.get_running_loop(), socket.socketpair()
         requests: list[bytes] = []
         answered: list[bytes] = []
-        slices = TimeSlices(iter(range(1_000_000)).__next__)  # each look at the clock is after the slice's end
+        slices = TimeSlices(iter(range(1_000_000)).__next__)  # each reading of the clock is after the slice's end
         with client, server:
             client.setblocking(False)
 

@@ -70,8 +70,9 @@ def display_bytes(
     if data is None:
         return DisplayedBytes("null", "null", 0)
     if form == "auto" and decoded is not None and (encoded := encode_as_json(decoded)) is not None:
-        formatted = escape_unprintable(format_json(encoded) or encoded.decode())
-        return DisplayedBytes("json", formatted[:limit], len(data), len(formatted) > limit, name_schema(decoded))
+        decoded_text = escape_unprintable(format_json(encoded) or encoded.decode())
+        is_cut = len(decoded_text) > limit
+        return DisplayedBytes("json", decoded_text[:limit], len(data), is_cut, name_schema(decoded))
     if form == "hex":
         return _show_hex(data, limit)
     text = decode_text(data)

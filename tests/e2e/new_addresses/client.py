@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import confluent_kafka as ck
 from kafka import KafkaConsumer
@@ -102,7 +103,7 @@ def main(kind: str, bootstrap: str, topic: str, group: str) -> None:
             raise SystemExit(f"unknown kind {kind!r}")
 
 
-def run_members(read: Callable[..., None], *arguments: str) -> None:
+def run_members(read: Callable[..., None], *arguments: Any) -> None:
     """Runs `read` with these arguments in one thread per member of the group."""
     threads = [threading.Thread(target=read, args=arguments, name=f"member-{n}") for n in range(MEMBERS)]
     for thread in threads:

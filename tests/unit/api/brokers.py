@@ -44,6 +44,8 @@ class MissingController:
 
 
 class SmallBroker:
+    """Broker 1. `settings`: with underscores for dots."""
+
     def __init__(self, directory: Path, **settings: str) -> None:
         base = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
         self.config = Config.of(base | {name.replace("_", "."): value for name, value in settings.items()})
@@ -69,6 +71,7 @@ class SmallBroker:
     def add_topic(
         self, name: str, partitions: int = 1, config: LogConfig | None = None, replicas: tuple[int, ...] = (ME,)
     ) -> list[Partition]:
+        """Creates a topic that this broker leads. `replicas`: of each partition."""
         topic = TopicImage(name, self.runtime.new_uuid())
         self.image.topics[name] = topic
         self.image.topic_names[topic.id] = name
@@ -106,7 +109,7 @@ class SmallBroker:
             partition.log.close()
 
 
-def serve(broker: SmallBroker, limits: ConnectionLimits | None = None) -> Server:
+def create_server(broker: SmallBroker, limits: ConnectionLimits | None = None) -> Server:
     return Server(cast(Broker, broker), limits)
 
 

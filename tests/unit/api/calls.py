@@ -24,9 +24,10 @@ def fetch_handler_of(broker: SmallBroker) -> FetchHandler:
     return FetchHandler(cast(Broker, broker))
 
 
-def call_produce(broker: SmallBroker, request: Any, version: int = 9, authorizer: Authorizer | None = None) -> Reply:
-    frame = write_request(ApiKey.PRODUCE, version, 1, "me", request)[4:]
-    return produce(context(broker, version, authorizer), frame, read_request_header(frame), PLENTY)
+def call_produce(broker: SmallBroker, request: Any, authorizer: Authorizer | None = None) -> Reply:
+    """Calls the handler in version 9."""
+    frame = write_request(ApiKey.PRODUCE, 9, 1, "me", request)[4:]
+    return produce(context(broker, 9, authorizer), frame, read_request_header(frame), PLENTY)
 
 
 def call_fetch(
@@ -46,9 +47,9 @@ def decode_fetch(reply: Reply, version: int = 12) -> Any:
     return _decode_immediate(reply, ApiKey.FETCH, version)
 
 
-async def decode_delayed_fetch(reply: Reply, version: int = 12) -> Any:
-    """The response of a Fetch handler that waited, within 10 s."""
-    return await _decode_delayed(reply, ApiKey.FETCH, version)
+async def decode_delayed_fetch(reply: Reply) -> Any:
+    """The response of version 12 of a Fetch handler that waited, within 10 s."""
+    return await _decode_delayed(reply, ApiKey.FETCH, 12)
 
 
 def decode_produce(reply: Reply, version: int = 9) -> Any:
@@ -56,9 +57,9 @@ def decode_produce(reply: Reply, version: int = 9) -> Any:
     return _decode_immediate(reply, ApiKey.PRODUCE, version)
 
 
-async def decode_delayed_produce(reply: Reply, version: int = 9) -> Any:
-    """The response of a Produce handler that waited, within 10 s."""
-    return await _decode_delayed(reply, ApiKey.PRODUCE, version)
+async def decode_delayed_produce(reply: Reply) -> Any:
+    """The response of version 9 of a Produce handler that waited, within 10 s."""
+    return await _decode_delayed(reply, ApiKey.PRODUCE, 9)
 
 
 def produce_results(response: Any) -> list[tuple[str, int, ErrorCode, int]]:

@@ -18,9 +18,9 @@ from tests.unit.api.calls import PLENTY
 FOLLOWER, EPOCH = 2, 20
 
 
-def add_replicated_topic(broker: SmallBroker, partitions: int = 1, name: str = "a") -> list[Partition]:
-    """A topic that this broker leads. Brokers 2 and 3 are followers, and 2 is in the ISR."""
-    added = broker.add_topic(name, partitions)
+def add_replicated_topic(broker: SmallBroker, partitions: int = 1) -> list[Partition]:
+    """The topic `a`, which this broker leads. Brokers 2 and 3 follow, and 2 is in the ISR."""
+    added = broker.add_topic("a", partitions)
     for partition in added:
         state = msgspec.structs.replace(
             partition.registration, replicas=(ME, 2, 3), isr=(ME, 2), leader_epoch=5, partition_epoch=1
@@ -54,7 +54,7 @@ class AllRegistered:
         raise AssertionError
 
 
-def call(
+def call_fetch_of_follower(
     handler: FetchHandler,
     broker: SmallBroker,
     partitions: dict[Partition, FetchRequestPartition],

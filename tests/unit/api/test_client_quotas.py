@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.api.create_topics import create_topics
@@ -68,9 +69,9 @@ class QuotaClient:
         assert response.responses[0].partition_responses[0].error_code is ErrorCode.none
         return milliseconds(response), sent
 
-    async def fetch(self, offset: int = 0, version: int = 12, **more: Any) -> tuple[Any, int]:
+    async def fetch(self, offset: int = 0, **more: Any) -> tuple[Any, int]:
         """The response and its throttle time in ms."""
-        response, _ = await self.send(ApiKey.FETCH, version, fetch_request({("a", 0): offset}, **more))
+        response, _ = await self.send(ApiKey.FETCH, 12, fetch_request({("a", 0): offset}, **more))
         return response, milliseconds(response)
 
 
@@ -244,9 +245,8 @@ async def test_throttled_requests_are_counted_by_entity(broker: SmallBroker) -> 
     assert counted.count == 3 and counted.seconds == pytest.approx(sum(throttles) / 1000)
 
 
-def creation(*topics: tuple[str, int]) -> Any:
-    from kio.schema.create_topics.v7.request import CreateTopicsRequest
-
+def creation_request(*topics: tuple[str, int]) -> Any:
+    """A request to create topics, each with this number of partitions."""
     wanted: Sequence[dict[str, Any]] = [
         {"name": name, "num_partitions": partitions, "replication_factor": 1} for name, partitions in topics
     ]
@@ -263,7 +263,7 @@ async def test_created_partitions_are_limited_and_strict_requests_get_an_error(t
 
         async def create(version: int, *topics: tuple[str, int]) -> tuple[list[ErrorCode], int]:
             context = RequestContext(broker, connection, version, "me", AllowAll())
-            response = await create_topics(context, creation(*topics))
+            response = await create_topics(context, creation_request(*topics))
             return [topic.error_code for topic in response.topics], milliseconds(response)
 
         exceeded = ErrorCode.throttling_quota_exceeded

@@ -1,8 +1,7 @@
 """APIs that only the controller serves, for brokers and for administrators."""
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -27,48 +26,14 @@ from kio.schema.types import BrokerId, TopicName
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.static.primitive import i8, i16, i32, i64, u16
 
-from ottla_broker.config import Config
-from ottla_broker.dispatcher import answer_locally
-from ottla_broker.metadata.controller import Controller
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.runtime import Runtime
-from ottla_broker.security.audit import BrokerLogAudit
-from ottla_broker.security.authorizer import AllowAll, Authorizer
-from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.conversion import convert_message
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.registration_message import OttlaBrokerRegistrationRequest
+from tests.unit.api.controller_apis import ControllerApis
+from tests.unit.async_tests import async_test
 from tests.unit.authorizers import DenyAll
-from tests.unit.metadata.small_controller import SmallController, async_test
-
-
-class ControllerApis:
-    """Sends requests to the handlers of a broker that is, unless `is_controller` is false, the
-    controller.
-    """
-
-    def __init__(self, small: SmallController, *, is_controller: bool = True, authorizer: Authorizer | None = None):
-        def active_controller() -> Controller:
-            if not is_controller:
-                raise KafkaError(ErrorCode.not_controller)
-            return small.controller
-
-        broker = SimpleNamespace(
-            active_controller=active_controller,
-            image=small.image,
-            cluster_id="",  # as of a controller that was elected while it starts
-            quorum=SimpleNamespace(cluster_id="c"),
-            node_id=1,
-            config=Config.of({"log.dirs": "/nowhere"}),
-            audit_log=BrokerLogAudit(lambda: 0.0),
-            runtime=Runtime(),
-            client_quotas=ClientQuotaManager(QuotaWindows(), lambda: 0.0),
-        )
-        self._broker = cast(Any, broker)
-        self._authorizer = authorizer or AllowAll()
-
-    async def send(self, request: Any) -> Any:
-        return await answer_locally(self._broker, request, self._authorizer)
+from tests.unit.metadata.small_controller import SmallController
 
 
 def registration(broker: int, cluster: str = "c", protocol: int = 0) -> BrokerRegistrationRequest:

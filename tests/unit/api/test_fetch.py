@@ -12,7 +12,7 @@ from ottla_broker.wire.records import iter_records
 from tests.unit.api.brokers import SmallBroker, append
 from tests.unit.api.calls import call_fetch, decode_delayed_fetch, decode_fetch, fetch_handler_of
 from tests.unit.api.requests import fetch_request
-from tests.unit.async_tests import async_test
+from tests.unit.async_tests import async_test, run_event_loop
 from tests.unit.authorizers import DenyAll
 
 
@@ -128,8 +128,7 @@ async def test_fetch_waits_for_min_bytes(broker: SmallBroker) -> None:
     assert isinstance(reply, Future)
     for _ in range(2):
         append(partition, bytes(300))
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await run_event_loop()
         assert not reply.done()
     append(partition, bytes(1000))
     assert len(record_values(only_partition(await decode_delayed_fetch(reply)))) == 4

@@ -24,13 +24,13 @@ from tests.unit.api.follower_fetches import (
     EPOCH,
     FOLLOWER,
     add_replicated_topic,
-    call,
+    call_fetch_of_follower,
     decode_delayed,
     decode_immediate,
     fetch_at,
     only_partition,
 )
-from tests.unit.async_tests import async_test
+from tests.unit.async_tests import async_test, run_event_loop
 from tests.unit.authorizers import DenyAll
 
 
@@ -39,10 +39,12 @@ async def test_follower_reads_to_the_log_end_and_its_next_offset_acknowledges(br
     (partition,) = add_replicated_topic(broker)
     handler = fetch_handler_of(broker)
     partition.append_records(batch(b"1"), acks=1)
-    first = decode_immediate(call(handler, broker, fetch_at(partition, 0)))
+    first = decode_immediate(call_fetch_of_follower(handler, broker, fetch_at(partition, 0)))
     assert len(only_partition(first).records) > 0
     assert only_partition(first).high_watermark == 0
-    second = call(handler, broker, fetch_at(partition, 1, last_epoch=5), (first.session_id, 1), wait_ms=10_000)
+    second = call_fetch_of_follower(
+        handler, broker, fetch_at(partition, 1, last_epoch=5), (first.session_id, 1), wait_ms=10_000
+    )
     assert partition.log.high_watermark == 1
     partition.append_records(batch(b"2"), acks=1)
     response = only_partition(await decode_delayed(second))
@@ -61,8 +63,10 @@ async def test_records_that_a_producer_appends_when_its_last_are_committed_are_i
         first.append_records(batch(b"2"), acks=-1)
 
     last.call_when_committed(last.append_records(batch(b"1"), acks=-1), produce_more)
-    decode_immediate(call(handler, broker, fetch_at(first, 0) | fetch_at(last, 0)))
-    response = decode_immediate(call(handler, broker, fetch_at(first, 0) | fetch_at(last, 1, last_epoch=5)))
+    decode_immediate(call_fetch_of_follower(handler, broker, fetch_at(first, 0) | fetch_at(last, 0)))
+    response = decode_immediate(
+        call_fetch_of_follower(handler, broker, fetch_at(first, 0) | fetch_at(last, 1, last_epoch=5))
+    )
     assert last.log.high_watermark == 1
     assert [len(partition.records) > 0 for partition in response.partitions] == [True, False]
 
@@ -77,7 +81,9 @@ async def test_rule_2_diverging_follower_gets_the_divergence_and_acknowledges_no
     log.epochs.assign(7, 3)
     partition.update_registration(msgspec.structs.replace(partition.registration, leader_epoch=7, partition_epoch=2))
     for offset, last, expected in ((5, 5, (5, 3)), (4, 6, (5, 3)), (2, 4, (4, 0)), (3, 7, None), (3, 5, None)):
-        response = only_partition(decode_immediate(call(handler, broker, fetch_at(partition, offset, 7, last))))
+        response = only_partition(
+            decode_immediate(call_fetch_of_follower(handler, broker, fetch_at(partition, offset, 7, last)))
+        )
         assert response.error is ErrorCode.none
         assert response.diverging == expected, (offset, last)
         follower = partition.leader.followers.get(FOLLOWER)
@@ -86,7 +92,7 @@ async def test_rule_2_diverging_follower_gets_the_divergence_and_acknowledges_no
         partition.leader.followers = Followers()
         partition.leader.followers.set_replicas((2, 3), (1, 2))
     assert (
-        only_partition(decode_immediate(call(handler, broker, fetch_at(partition, 3, 7, 8)))).error
+        only_partition(decode_immediate(call_fetch_of_follower(handler, broker, fetch_at(partition, 3, 7, 8)))).error
         is ErrorCode.offset_out_of_range
     )
 
@@ -96,14 +102,16 @@ async def test_invalid_fetches_of_followers_get_kafkas_errors(broker: SmallBroke
     (partition,) = add_replicated_topic(broker)
     handler = fetch_handler_of(broker)
     assert (
-        only_partition(decode_immediate(call(handler, broker, fetch_at(partition, 9)))).error
+        only_partition(decode_immediate(call_fetch_of_follower(handler, broker, fetch_at(partition, 9)))).error
         is ErrorCode.offset_out_of_range
     )
-    fenced = only_partition(decode_immediate(call(handler, broker, fetch_at(partition, 0, epoch=4))))
+    fenced = only_partition(decode_immediate(call_fetch_of_follower(handler, broker, fetch_at(partition, 0, epoch=4))))
     assert fenced.error is ErrorCode.fenced_leader_epoch
-    not_a_replica = only_partition(decode_immediate(call(handler, broker, fetch_at(partition, 0), replica=9)))
+    not_a_replica = only_partition(
+        decode_immediate(call_fetch_of_follower(handler, broker, fetch_at(partition, 0), replica=9))
+    )
     assert not_a_replica.error is ErrorCode.not_leader_or_follower
-    rejected = decode_immediate(call(handler, broker, fetch_at(partition, 0), authorizer=DenyAll()))
+    rejected = decode_immediate(call_fetch_of_follower(handler, broker, fetch_at(partition, 0), authorizer=DenyAll()))
     assert only_partition(rejected).error is ErrorCode.topic_authorization_failed
 
 
@@ -112,15 +120,14 @@ async def test_fetch_with_a_newer_leader_epoch_waits_for_the_metadata(broker: Sm
     (partition,) = add_replicated_topic(broker)
     handler = fetch_handler_of(broker)
     partition.append_records(batch(b"1"), acks=1)
-    early = call(handler, broker, fetch_at(partition, 1, epoch=6, last_epoch=5), wait_ms=10_000)
+    early = call_fetch_of_follower(handler, broker, fetch_at(partition, 1, epoch=6, last_epoch=5), wait_ms=10_000)
     await asyncio.sleep(0)
     partition.update_registration(msgspec.structs.replace(partition.registration, leader_epoch=6, partition_epoch=2))
     assert partition.log.high_watermark == 0
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await run_event_loop()
     assert partition.log.high_watermark == 1
     assert only_partition(await decode_delayed(early)).high_watermark == 1
-    late = call(handler, broker, fetch_at(partition, 1, epoch=7), wait_ms=20)
+    late = call_fetch_of_follower(handler, broker, fetch_at(partition, 1, epoch=7), wait_ms=20)
     assert only_partition(await decode_delayed(late)).error is ErrorCode.unknown_leader_epoch
 
 
@@ -133,9 +140,9 @@ async def test_commit_of_records_of_earlier_leaders_completes_a_fetch(broker: Sm
         msgspec.structs.replace(partition.registration, isr=(ME, 3), leader_epoch=6, partition_epoch=2)
     )
     handler = fetch_handler_of(broker)
-    first = decode_immediate(call(handler, broker, fetch_at(partition, 3, 6, last_epoch=5)))
+    first = decode_immediate(call_fetch_of_follower(handler, broker, fetch_at(partition, 3, 6, last_epoch=5)))
     assert only_partition(first).high_watermark == 0
-    waiting = call(handler, broker, {}, (first.session_id, 1), wait_ms=10_000)
+    waiting = call_fetch_of_follower(handler, broker, {}, (first.session_id, 1), wait_ms=10_000)
     await asyncio.sleep(0)
     assert isinstance(waiting, DelayedFetchResponse)
     partition.leader.record_fetch(3, EPOCH, 3, 0)
@@ -145,7 +152,7 @@ async def test_commit_of_records_of_earlier_leaders_completes_a_fetch(broker: Sm
 @async_test
 async def test_completed_fetch_does_not_report_an_error_that_may_pass(broker: SmallBroker) -> None:
     (partition,) = add_replicated_topic(broker)
-    waiting = call(fetch_handler_of(broker), broker, fetch_at(partition, 0, epoch=6), wait_ms=10_000)
+    waiting = call_fetch_of_follower(fetch_handler_of(broker), broker, fetch_at(partition, 0, epoch=6), wait_ms=10_000)
     assert isinstance(waiting, DelayedFetchResponse)
     waiting.force_complete()
     assert decode_immediate(await waiting).partitions == []
@@ -164,7 +171,9 @@ async def test_new_leader_reports_no_high_watermark_to_consumers_before_it_is_kn
     handler = fetch_handler_of(broker)
 
     def consume(offset: int, wait_ms: int) -> Reply:
-        return call(handler, broker, fetch_at(partition, offset, 6), (0, -1), wait_ms=wait_ms, replica=-1)
+        return call_fetch_of_follower(
+            handler, broker, fetch_at(partition, offset, 6), (0, -1), wait_ms=wait_ms, replica=-1
+        )
 
     below = only_partition(decode_immediate(consume(1, 0)))
     assert (below.error, below.high_watermark, len(below.records) > 0) == (ErrorCode.none, -1, True)
@@ -192,7 +201,7 @@ async def test_last_stable_offset_never_falls_for_consumers_when_the_leader_chan
 
     def consume(offset: int, wait_ms: int = 0) -> Reply:
         at = fetch_at(partition, offset, 6)
-        return call(handler, broker, at, (0, -1), wait_ms=wait_ms, replica=-1, isolation=1)
+        return call_fetch_of_follower(handler, broker, at, (0, -1), wait_ms=wait_ms, replica=-1, isolation=1)
 
     async def latest() -> Any:
         wanted = ListOffsetsPartition(

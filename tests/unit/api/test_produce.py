@@ -20,6 +20,7 @@ from ottla_broker.wire.request_header import read_request_header
 from tests.unit.api.brokers import SmallBroker, batch, context
 from tests.unit.api.calls import call_produce, decode_delayed_produce, decode_produce, produce_results
 from tests.unit.api.requests import produce_request
+from tests.unit.async_tests import async_test
 from tests.unit.authorizers import DenyAll
 
 
@@ -92,7 +93,8 @@ def test_rule_13_unknown_topic_id_is_rejected(broker: SmallBroker) -> None:
     assert partition.log.end == 0
 
 
-def test_batch_that_a_follower_refuses_leaves_no_gap_when_it_leads(broker: SmallBroker) -> None:
+@async_test
+async def test_batch_that_a_follower_refuses_leaves_no_gap_when_it_leads(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     state = partition.registration
     first, second, third = (batch(b"v", producer_id=7, producer_epoch=0, base_sequence=number) for number in range(3))
@@ -100,15 +102,12 @@ def test_batch_that_a_follower_refuses_leaves_no_gap_when_it_leads(broker: Small
     def send(records: bytes) -> ErrorCode:
         return Appends(context(broker, 9), 1, None).append("a", 0, memoryview(records)).error
 
-    async def test() -> None:
-        assert send(first) is ErrorCode.none
-        partition.update_registration(replace(state, leader=2, leader_epoch=state.leader_epoch + 1, partition_epoch=2))
-        assert send(second) is ErrorCode.not_leader_or_follower
-        partition.update_registration(replace(state, leader_epoch=state.leader_epoch + 2, partition_epoch=3))
-        assert send(third) is ErrorCode.not_leader_or_follower
-        assert [send(second), send(third)] == [ErrorCode.none, ErrorCode.none]
-
-    asyncio.run(test())
+    assert send(first) is ErrorCode.none
+    partition.update_registration(replace(state, leader=2, leader_epoch=state.leader_epoch + 1, partition_epoch=2))
+    assert send(second) is ErrorCode.not_leader_or_follower
+    partition.update_registration(replace(state, leader_epoch=state.leader_epoch + 2, partition_epoch=3))
+    assert send(third) is ErrorCode.not_leader_or_follower
+    assert [send(second), send(third)] == [ErrorCode.none, ErrorCode.none]
 
 
 def test_clients_cannot_produce_to_internal_topics(broker: SmallBroker) -> None:
@@ -138,27 +137,23 @@ class SlowPartition:
         return True
 
 
-def test_response_waits_for_all_partitions(broker: SmallBroker) -> None:
-    async def test() -> None:
-        one, other = SlowPartition(broker, "a"), SlowPartition(broker, "b")
-        reply = call_produce(broker, produce_request({("a", 0): batch(b"1"), ("b", 0): batch(b"2")}))
-        assert isinstance(reply, asyncio.Future)
-        one.callbacks[0](None)
-        await asyncio.sleep(0)
-        assert not reply.done()
-        other.callbacks[0](KafkaError(ErrorCode.not_leader_or_follower))
-        assert produce_results(await decode_delayed_produce(reply)) == [
-            ("a", 0, ErrorCode.none, 0),
-            ("b", 0, ErrorCode.not_leader_or_follower, -1),
-        ]
-
-    asyncio.run(test())
+@async_test
+async def test_response_waits_for_all_partitions(broker: SmallBroker) -> None:
+    one, other = SlowPartition(broker, "a"), SlowPartition(broker, "b")
+    reply = call_produce(broker, produce_request({("a", 0): batch(b"1"), ("b", 0): batch(b"2")}))
+    assert isinstance(reply, asyncio.Future)
+    one.callbacks[0](None)
+    await asyncio.sleep(0)
+    assert not reply.done()
+    other.callbacks[0](KafkaError(ErrorCode.not_leader_or_follower))
+    assert produce_results(await decode_delayed_produce(reply)) == [
+        ("a", 0, ErrorCode.none, 0),
+        ("b", 0, ErrorCode.not_leader_or_follower, -1),
+    ]
 
 
-def test_response_waits_for_the_timeout_at_most(broker: SmallBroker) -> None:
-    async def test() -> None:
-        SlowPartition(broker, "a")
-        reply = call_produce(broker, produce_request({("a", 0): batch(b"1")}, timeout_ms=20))
-        assert produce_results(await decode_delayed_produce(reply)) == [("a", 0, ErrorCode.request_timed_out, -1)]
-
-    asyncio.run(test())
+@async_test
+async def test_response_waits_for_the_timeout_at_most(broker: SmallBroker) -> None:
+    SlowPartition(broker, "a")
+    reply = call_produce(broker, produce_request({("a", 0): batch(b"1")}, timeout_ms=20))
+    assert produce_results(await decode_delayed_produce(reply)) == [("a", 0, ErrorCode.request_timed_out, -1)]

@@ -15,7 +15,7 @@ from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response
 from ottla_broker.wire.errors import ErrorCode
-from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, serve, start_listening
+from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, create_server, start_listening
 from tests.unit.api.calls import produce_results
 from tests.unit.api.requests import produce_request
 from tests.unit.async_tests import async_test
@@ -52,14 +52,14 @@ class ForwardingServers:
     async def start(cls, broker: SmallBroker, successor: SmallBroker) -> "ForwardingServers":
         setup = cls()
         setup.broker = broker
-        setup.successor_server = serve(successor)
+        setup.successor_server = create_server(successor)
         endpoint = Endpoint("127.0.0.1", await start_listening(setup.successor_server))
         incarnation = broker.runtime.new_uuid()
         broker.image.brokers[SUCCESSOR] = BrokerRegistration(
             SUCCESSOR, 0, incarnation, {"PLAINTEXT": endpoint}, None, (), fenced=False
         )
         cast(Any, broker).produce_forwarder = ProduceForwarder(broker.image, "PLAINTEXT", "broker-1")
-        setup.server = serve(broker)
+        setup.server = create_server(broker)
         setup.client = await RawConnection.open(await start_listening(setup.server))
         successor.add_topic("a")
         (partition,) = broker.add_topic("a")

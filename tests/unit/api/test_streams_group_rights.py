@@ -16,13 +16,12 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i16, i32
 
 from ottla_broker.api import streams_group_describe, streams_group_heartbeat
-from ottla_broker.config import Config
 from ottla_broker.requests.api import Api
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
-from tests.unit.coordination.small_coordinator import SmallCoordinator, scenario
+from tests.unit.coordination.small_coordinator import SmallCoordinator, run_with_coordinator
 
 Grant = tuple[Operation, Resource]
 GROUP, INPUT, CHANGELOG = Resource.group("g"), Resource.topic("t"), Resource.topic("g-counts-changelog")
@@ -65,11 +64,11 @@ class Controller:
 def add_controller(broker: SmallCoordinator) -> Controller:
     controller = Controller()
     broker.controller_channel = controller  # type: ignore[attr-defined]
-    broker.config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})  # type: ignore[attr-defined]
     return controller
 
 
 async def join(broker: SmallCoordinator) -> Any:
+    """Joins the group g, with a topology that reads `t` and needs the changelog topic."""
     changelog = TopicInfo(
         name=TopicName(CHANGELOG.name), partitions=i32(0), replication_factor=i16(1), topic_configs=()
     )
@@ -118,7 +117,7 @@ def test_a_member_needs_read_on_the_group_and_describe_on_all_topics(
         assert (await join(broker)).error_code is code
         assert [one.id for one in broker.group_coordinator.list_groups()] == [GROUP.name] * (code is ErrorCode.none)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize(("grants", "is_created"), [((), False), ((CREATE_CHANGELOG,), True), ((CREATE_ANY,), True)])
@@ -131,7 +130,7 @@ def test_internal_topics_need_create_on_the_cluster_or_on_them(grants: tuple[Gra
         [detail] = [one.status_detail for one in joined.status if one.status_code == MISSING_INTERNAL_TOPICS]
         assert ("Unauthorized to CREATE" in detail) == (not is_created)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ def test_a_group_is_described_with_describe_on_it_and_on_all_topics(grants: tupl
         assert group.error_code is code
         assert len(group.members) == (code is ErrorCode.none)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize("api", [streams_group_heartbeat.API, streams_group_describe.API], ids=lambda api: api.key.name)
@@ -172,4 +171,4 @@ def test_exactly_the_declared_rights_are_asked_for(api: Api) -> None:
             await broker.send(ApiKey.STREAMS_GROUP_DESCRIBE, 0, group_ids=(GROUP.name,))
         assert asked.asked == declared
 
-    scenario(test)
+    run_with_coordinator(test)

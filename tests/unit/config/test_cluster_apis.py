@@ -2,7 +2,6 @@
 the wire.
 """
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from ottla_broker.wire.codec import read_request, read_response, write_request, 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from ottla_broker.wire.request_header import read_request_header
+from tests.unit.async_tests import async_test
 from tests.unit.authorizers import DenyAll
 from tests.unit.config.api_broker import broker_with_topic, context
 
@@ -39,92 +39,84 @@ def cluster_request(
     )
 
 
-def test_cluster_is_described_with_endpoints_of_the_listener_of_the_request(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            response = await describe_cluster(context(broker, 2), cluster_request())
-            assert (response.cluster_id, response.controller_id) == (broker.cluster_id, 1)
-            assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in response.brokers] == [
-                (1, "somewhere", 9092, "r1", False)
-            ]
-            assert response.cluster_authorized_operations == -(2**31)
+@async_test
+async def test_cluster_is_described_with_endpoints_of_the_listener_of_the_request(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        response = await describe_cluster(context(broker, 2), cluster_request())
+        assert (response.cluster_id, response.controller_id) == (broker.cluster_id, 1)
+        assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in response.brokers] == [
+            (1, "somewhere", 9092, "r1", False)
+        ]
+        assert response.cluster_authorized_operations == -(2**31)
 
-            incarnation = broker.runtime.new_uuid()
-            for other, listener in ((2, "PLAINTEXT"), (3, "INSIDE")):
-                registration = RegisterBrokerRecord(
-                    other, incarnation, {listener: Endpoint("other", 1)}, directories=(incarnation,)
-                )
-                epoch = await broker.active_controller().cluster_control.register_broker(
-                    registration, previous_epoch=-1
-                )
-                await broker.active_controller().cluster_control.process_heartbeat(
-                    BrokerHeartbeat(other, epoch, metadata_offset=epoch)
-                )
-            broker.image.apply_records(
-                [
-                    (
-                        broker.image.end_offset,
-                        BrokerRegistrationChangeRecord(2, broker.image.brokers[2].epoch, fenced=True),
-                    )
-                ]
+        incarnation = broker.runtime.new_uuid()
+        for other, listener in ((2, "PLAINTEXT"), (3, "INSIDE")):
+            registration = RegisterBrokerRecord(
+                other, incarnation, {listener: Endpoint("other", 1)}, directories=(incarnation,)
             )
-            response = await describe_cluster(context(broker, 2), cluster_request(operations=True))
-            assert [b.broker_id for b in response.brokers] == [1]
-            assert response.cluster_authorized_operations > 0
-            response = await describe_cluster(context(broker, 2), cluster_request(fenced=True))
-            assert [(b.broker_id, b.is_fenced) for b in response.brokers] == [(1, False), (2, True)]
-
-    asyncio.run(scenario())
+            epoch = await broker.active_controller().cluster_control.register_broker(registration, previous_epoch=-1)
+            await broker.active_controller().cluster_control.process_heartbeat(
+                BrokerHeartbeat(other, epoch, metadata_offset=epoch)
+            )
+        broker.image.apply_records(
+            [
+                (
+                    broker.image.end_offset,
+                    BrokerRegistrationChangeRecord(2, broker.image.brokers[2].epoch, fenced=True),
+                )
+            ]
+        )
+        response = await describe_cluster(context(broker, 2), cluster_request(operations=True))
+        assert [b.broker_id for b in response.brokers] == [1]
+        assert response.cluster_authorized_operations > 0
+        response = await describe_cluster(context(broker, 2), cluster_request(fenced=True))
+        assert [(b.broker_id, b.is_fenced) for b in response.brokers] == [(1, False), (2, True)]
 
 
 @pytest.mark.parametrize(
     ("endpoint_type", "code"), [(2, ErrorCode.mismatched_endpoint_type), (3, ErrorCode.unsupported_endpoint_type)]
 )
-def test_endpoint_types_other_than_broker_are_rejected(tmp_path: Path, endpoint_type: int, code: ErrorCode) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            with pytest.raises(KafkaError) as raised:
-                await describe_cluster(context(broker, 2), cluster_request(endpoint_type))
-            assert raised.value.code is code
-
-    asyncio.run(scenario())
-
-
-def test_log_directories_are_described_with_sizes(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            batch = encode_batch([Record(1, None, b"x" * 100)])
-            broker.partitions.leader("t", 1).append_records(batch, acks=1)
-            (result,) = (await describe_log_dirs(context(broker, 5), DescribeLogDirsRequest(topics=None))).results
-            assert result.log_dir == str(tmp_path / "data")
-            assert 0 < result.usable_bytes <= result.total_bytes
-            (topic,) = result.topics
-            assert topic.name == "t"
-            assert [(p.partition_index, p.partition_size, p.offset_lag, p.is_future_key) for p in topic.partitions] == [
-                (0, 0, 0, False),
-                (1, len(batch), 0, False),
-            ]
-            requested = (
-                DescribableLogDirTopic(topic=TopicName("t"), partitions=(i32(1), i32(7))),
-                DescribableLogDirTopic(topic=TopicName("none"), partitions=(i32(0),)),
-            )
-            (result,) = (await describe_log_dirs(context(broker, 5), DescribeLogDirsRequest(topics=requested))).results
-            assert [[p.partition_index for p in topic.partitions] for topic in result.topics] == [[1]]
-            rejected = await describe_log_dirs(context(broker, 5, DenyAll()), DescribeLogDirsRequest(topics=None))
-            assert (rejected.error_code, rejected.results) == (ErrorCode.cluster_authorization_failed, ())
-
-    asyncio.run(scenario())
+@async_test
+async def test_endpoint_types_other_than_broker_are_rejected(
+    tmp_path: Path, endpoint_type: int, code: ErrorCode
+) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        with pytest.raises(KafkaError) as raised:
+            await describe_cluster(context(broker, 2), cluster_request(endpoint_type))
+        assert raised.value.code is code
 
 
-def test_failed_log_directory_is_described_with_its_error(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            broker.log_dirs[0].failure = "the disk is gone"
-            (result,) = (await describe_log_dirs(context(broker, 5), DescribeLogDirsRequest(topics=None))).results
-            assert (result.error_code, result.topics) == (ErrorCode.kafka_storage_error, ())
-            broker.log_dirs[0].failure = None
+@async_test
+async def test_log_directories_are_described_with_sizes(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        batch = encode_batch([Record(1, None, b"x" * 100)])
+        broker.partitions.leader("t", 1).append_records(batch, acks=1)
+        (result,) = (await describe_log_dirs(context(broker, 5), DescribeLogDirsRequest(topics=None))).results
+        assert result.log_dir == str(tmp_path / "data")
+        assert 0 < result.usable_bytes <= result.total_bytes
+        (topic,) = result.topics
+        assert topic.name == "t"
+        assert [(p.partition_index, p.partition_size, p.offset_lag, p.is_future_key) for p in topic.partitions] == [
+            (0, 0, 0, False),
+            (1, len(batch), 0, False),
+        ]
+        requested = (
+            DescribableLogDirTopic(topic=TopicName("t"), partitions=(i32(1), i32(7))),
+            DescribableLogDirTopic(topic=TopicName("none"), partitions=(i32(0),)),
+        )
+        (result,) = (await describe_log_dirs(context(broker, 5), DescribeLogDirsRequest(topics=requested))).results
+        assert [[p.partition_index for p in topic.partitions] for topic in result.topics] == [[1]]
+        rejected = await describe_log_dirs(context(broker, 5, DenyAll()), DescribeLogDirsRequest(topics=None))
+        assert (rejected.error_code, rejected.results) == (ErrorCode.cluster_authorization_failed, ())
 
-    asyncio.run(scenario())
+
+@async_test
+async def test_failed_log_directory_is_described_with_its_error(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        broker.log_dirs[0].failure = "the disk is gone"
+        (result,) = (await describe_log_dirs(context(broker, 5), DescribeLogDirsRequest(topics=None))).results
+        assert (result.error_code, result.topics) == (ErrorCode.kafka_storage_error, ())
+        broker.log_dirs[0].failure = None
 
 
 REQUESTS: dict[int, Any] = {
@@ -165,20 +157,18 @@ REQUESTS: dict[int, Any] = {
     ("key", "version"),
     [(key, v) for key in REQUESTS for v in range(SERVED_VERSIONS[key][0], SERVED_VERSIONS[key][1] + 1)],
 )
-def test_requests_of_every_version_are_decoded_and_answered(tmp_path: Path, key: int, version: int) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            handler = find_handler(key, version)
-            assert handler is not None
-            frame = bytes(write_request(key, version, 5, "a test", REQUESTS[key]))[4:]
-            request = read_request(frame, read_request_header(frame), handler.request)
-            response = await handler.handle(context(broker, version), request)
-            written = bytes(write_response(key, version, 5, response))[4:]
-            decoded = read_response(written, key, version)
-            codes = [
-                getattr(part, "error_code", ErrorCode.none)
-                for part in (decoded, *getattr(decoded, "results", ()), *getattr(decoded, "responses", ()))
-            ]
-            assert codes == [ErrorCode.none] * len(codes)
-
-    asyncio.run(scenario())
+@async_test
+async def test_requests_of_every_version_are_decoded_and_answered(tmp_path: Path, key: int, version: int) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        handler = find_handler(key, version)
+        assert handler is not None
+        frame = bytes(write_request(key, version, 5, "a test", REQUESTS[key]))[4:]
+        request = read_request(frame, read_request_header(frame), handler.request)
+        response = await handler.handle(context(broker, version), request)
+        written = bytes(write_response(key, version, 5, response))[4:]
+        decoded = read_response(written, key, version)
+        codes = [
+            getattr(part, "error_code", ErrorCode.none)
+            for part in (decoded, *getattr(decoded, "results", ()), *getattr(decoded, "responses", ()))
+        ]
+        assert codes == [ErrorCode.none] * len(codes)

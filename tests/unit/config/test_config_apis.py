@@ -1,6 +1,5 @@
 """APIs that describe and alter configs, on a broker without sockets."""
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from ottla_broker.broker import Broker
 from ottla_broker.config import MAX_CONNECTIONS, ConfigSource
 from ottla_broker.requests.config_resources import ConfigResource
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.async_tests import async_test
 from tests.unit.authorizers import DenyAll
 from tests.unit.config.api_broker import broker_with_topic, context
 
@@ -38,6 +38,7 @@ Result = tuple[ErrorCode, str | None]
 async def alter(
     broker: Broker, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
 ) -> Result:
+    """`changes`: (config, operation, value). Returns the error code and message."""
     resource = incremental_schema.AlterConfigsResource(
         resource_type=cast(i8, int(kind)),
         resource_name=name,
@@ -52,6 +53,7 @@ async def alter(
 
 
 async def replace_configs(broker: Broker, kind: int, name: str, configs: Mapping[str, str | None]) -> Result:
+    """Sends AlterConfigs, which removes all other configs. Returns the error code and message."""
     resource = alter_schema.AlterConfigsResource(
         resource_type=cast(i8, int(kind)),
         resource_name=name,
@@ -78,47 +80,43 @@ async def get_value(broker: Broker, kind: int, name: str, key: str) -> tuple[str
     return config.value, ConfigSource(config.config_source)
 
 
-def test_topic_configs_are_set_deleted_and_described(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            assert await alter(broker, TOPIC, "t", ("segment.ms", SET, "7")) == (ErrorCode.none, None)
-            assert await get_value(broker, TOPIC, "t", "segment.ms") == ("7", ConfigSource.DYNAMIC_TOPIC_CONFIG)
-            assert await get_value(broker, TOPIC, "t", "retention.ms") == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
-            partition = broker.partitions.leader("t", 0)
-            assert (partition.log.config.segment_ms, partition.log.config.retention_ms) == (7, 5)
-            await alter(broker, TOPIC, "t", ("retention.ms", DELETE, None))
-            assert await get_value(broker, TOPIC, "t", "retention.ms") == (
-                "604800000",
-                ConfigSource.DEFAULT_CONFIG,
-            )
-            assert partition.log.config.retention_ms == 604800000
-            result = await describe(broker, TOPIC, "t")
-            assert len(result.configs) == 33
-            assert all(config.documentation for config in result.configs)
-
-    asyncio.run(scenario())
+@async_test
+async def test_topic_configs_are_set_deleted_and_described(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        assert await alter(broker, TOPIC, "t", ("segment.ms", SET, "7")) == (ErrorCode.none, None)
+        assert await get_value(broker, TOPIC, "t", "segment.ms") == ("7", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        assert await get_value(broker, TOPIC, "t", "retention.ms") == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        partition = broker.partitions.leader("t", 0)
+        assert (partition.log.config.segment_ms, partition.log.config.retention_ms) == (7, 5)
+        await alter(broker, TOPIC, "t", ("retention.ms", DELETE, None))
+        assert await get_value(broker, TOPIC, "t", "retention.ms") == (
+            "604800000",
+            ConfigSource.DEFAULT_CONFIG,
+        )
+        assert partition.log.config.retention_ms == 604800000
+        result = await describe(broker, TOPIC, "t")
+        assert len(result.configs) == 33
+        assert all(config.documentation for config in result.configs)
 
 
-def test_values_are_appended_to_and_subtracted_from_lists(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            for operation, entries, expected in (
-                (APPEND, "compact", "delete,compact"),  # not set yet, so it is appended to the default
-                (APPEND, "compact", "delete,compact"),
-                (SUBTRACT, "delete,absent", "compact"),
-                (APPEND, "delete", "compact,delete"),
-            ):
-                assert (await alter(broker, TOPIC, "t", ("cleanup.policy", operation, entries)))[0] is ErrorCode.none
-                assert (await get_value(broker, TOPIC, "t", "cleanup.policy"))[0] == expected
-            throttled = "leader.replication.throttled.replicas"
-            await alter(broker, TOPIC, "t", (throttled, APPEND, "0:1,1:1"))
-            await alter(broker, TOPIC, "t", (throttled, SUBTRACT, "0:1,1:1"))
-            assert (await get_value(broker, TOPIC, "t", throttled))[0] == ""
-            code, message = await alter(broker, TOPIC, "t", ("segment.ms", APPEND, "1"))
-            assert code is ErrorCode.invalid_config
-            assert "segment.ms is no list" in str(message)
-
-    asyncio.run(scenario())
+@async_test
+async def test_values_are_appended_to_and_subtracted_from_lists(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        for operation, entries, expected in (
+            (APPEND, "compact", "delete,compact"),  # not set yet, so it is appended to the default
+            (APPEND, "compact", "delete,compact"),
+            (SUBTRACT, "delete,absent", "compact"),
+            (APPEND, "delete", "compact,delete"),
+        ):
+            assert (await alter(broker, TOPIC, "t", ("cleanup.policy", operation, entries)))[0] is ErrorCode.none
+            assert (await get_value(broker, TOPIC, "t", "cleanup.policy"))[0] == expected
+        throttled = "leader.replication.throttled.replicas"
+        await alter(broker, TOPIC, "t", (throttled, APPEND, "0:1,1:1"))
+        await alter(broker, TOPIC, "t", (throttled, SUBTRACT, "0:1,1:1"))
+        assert (await get_value(broker, TOPIC, "t", throttled))[0] == ""
+        code, message = await alter(broker, TOPIC, "t", ("segment.ms", APPEND, "1"))
+        assert code is ErrorCode.invalid_config
+        assert "segment.ms is no list" in str(message)
 
 
 @pytest.mark.parametrize(
@@ -149,170 +147,149 @@ def test_values_are_appended_to_and_subtracted_from_lists(tmp_path: Path) -> Non
         (3, "t", [("a", APPEND, "1")], ErrorCode.invalid_request, "resource type 3 has no configs"),
     ],
 )
-def test_rejected_change_has_no_effect(
+@async_test
+async def test_rejected_change_has_no_effect(
     tmp_path: Path, kind: int, name: str, changes: list[tuple[str, int, str | None]], code: ErrorCode, sentence: str
 ) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            before = broker.image.end_offset
-            result = await alter(broker, kind, name, *changes)
-            assert result[0] is code
-            assert sentence in str(result[1])
-            assert broker.image.end_offset == before
-
-    asyncio.run(scenario())
+    async with broker_with_topic(tmp_path) as broker:
+        before = broker.image.end_offset
+        result = await alter(broker, kind, name, *changes)
+        assert result[0] is code
+        assert sentence in str(result[1])
+        assert broker.image.end_offset == before
 
 
-def test_invalid_value_rejects_all_changes_of_its_resource(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            result = await alter(broker, TOPIC, "t", ("segment.ms", SET, "7"), ("segment.bytes", SET, "no"))
-            assert result[0] is ErrorCode.invalid_config
-            assert (await get_value(broker, TOPIC, "t", "segment.ms"))[1] is ConfigSource.DEFAULT_CONFIG
-
-    asyncio.run(scenario())
+@async_test
+async def test_invalid_value_rejects_all_changes_of_its_resource(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        result = await alter(broker, TOPIC, "t", ("segment.ms", SET, "7"), ("segment.bytes", SET, "no"))
+        assert result[0] is ErrorCode.invalid_config
+        assert (await get_value(broker, TOPIC, "t", "segment.ms"))[1] is ConfigSource.DEFAULT_CONFIG
 
 
-def test_validate_only_returns_the_same_errors_and_changes_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            before = broker.image.end_offset
-            invalid, valid = ("segment.ms", SET, "no"), ("segment.ms", SET, "7")
-            assert (await alter(broker, TOPIC, "t", invalid, validate_only=True))[0] is ErrorCode.invalid_config
-            assert await alter(broker, TOPIC, "t", valid, validate_only=True) == (ErrorCode.none, None)
-            assert broker.image.end_offset == before
-
-    asyncio.run(scenario())
+@async_test
+async def test_validate_only_returns_the_same_errors_and_changes_nothing(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        before = broker.image.end_offset
+        invalid, valid = ("segment.ms", SET, "no"), ("segment.ms", SET, "7")
+        assert (await alter(broker, TOPIC, "t", invalid, validate_only=True))[0] is ErrorCode.invalid_config
+        assert await alter(broker, TOPIC, "t", valid, validate_only=True) == (ErrorCode.none, None)
+        assert broker.image.end_offset == before
 
 
-def test_config_of_a_broker_takes_precedence_over_the_cluster_default(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path, max_connections="3") as broker:
-            key = "max.connections"
-            assert await get_value(broker, BROKER, "1", key) == ("3", ConfigSource.STATIC_BROKER_CONFIG)
-            await alter(broker, BROKER, "", (key, SET, "4"))
-            assert broker.config(MAX_CONNECTIONS) == 4
-            await alter(broker, BROKER, "1", (key, SET, "5"))
-            assert broker.config(MAX_CONNECTIONS) == 5
-            (config,) = (await describe(broker, BROKER, "1", key)).configs
-            assert [(ConfigSource(synonym.source), synonym.value) for synonym in config.synonyms] == [
-                (ConfigSource.DYNAMIC_BROKER_CONFIG, "5"),
-                (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, "4"),
-                (ConfigSource.STATIC_BROKER_CONFIG, "3"),
-                (ConfigSource.DEFAULT_CONFIG, "2147483647"),
-            ]
-            assert [config.name for config in (await describe(broker, BROKER, "")).configs] == [key]
-            await alter(broker, BROKER, "1", (key, DELETE, None))
-            await alter(broker, BROKER, "", (key, DELETE, None))
-            assert broker.config(MAX_CONNECTIONS) == 3
-            other = await describe(broker, BROKER, "2")
-            assert other.error_code is ErrorCode.invalid_request
-            assert "send this request to broker '2'" in str(other.error_message)
-
-    asyncio.run(scenario())
+@async_test
+async def test_config_of_a_broker_takes_precedence_over_the_cluster_default(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path, max_connections="3") as broker:
+        key = "max.connections"
+        assert await get_value(broker, BROKER, "1", key) == ("3", ConfigSource.STATIC_BROKER_CONFIG)
+        await alter(broker, BROKER, "", (key, SET, "4"))
+        assert broker.config(MAX_CONNECTIONS) == 4
+        await alter(broker, BROKER, "1", (key, SET, "5"))
+        assert broker.config(MAX_CONNECTIONS) == 5
+        (config,) = (await describe(broker, BROKER, "1", key)).configs
+        assert [(ConfigSource(synonym.source), synonym.value) for synonym in config.synonyms] == [
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, "5"),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, "4"),
+            (ConfigSource.STATIC_BROKER_CONFIG, "3"),
+            (ConfigSource.DEFAULT_CONFIG, "2147483647"),
+        ]
+        assert [config.name for config in (await describe(broker, BROKER, "")).configs] == [key]
+        await alter(broker, BROKER, "1", (key, DELETE, None))
+        await alter(broker, BROKER, "", (key, DELETE, None))
+        assert broker.config(MAX_CONNECTIONS) == 3
+        other = await describe(broker, BROKER, "2")
+        assert other.error_code is ErrorCode.invalid_request
+        assert "send this request to broker '2'" in str(other.error_message)
 
 
-def test_cluster_default_applies_to_topics(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            await alter(broker, BROKER, "", ("message.max.bytes", SET, "99"))
-            assert await get_value(broker, TOPIC, "t", "max.message.bytes") == (
-                "99",
-                ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
-            )
-            assert broker.partitions.leader("t", 0).log.config.max_message_bytes == 99
-
-    asyncio.run(scenario())
+@async_test
+async def test_cluster_default_applies_to_topics(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        await alter(broker, BROKER, "", ("message.max.bytes", SET, "99"))
+        assert await get_value(broker, TOPIC, "t", "max.message.bytes") == (
+            "99",
+            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+        )
+        assert broker.partitions.leader("t", 0).log.config.max_message_bytes == 99
 
 
-def test_alter_configs_replaces_all_configs_of_a_topic(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            assert await replace_configs(broker, TOPIC, "t", {"segment.ms": "9"}) == (ErrorCode.none, None)
-            assert broker.image.topic_config("t") == {"segment.ms": "9"}
-            assert (await replace_configs(broker, TOPIC, "t", {"segment.ms": None}))[0] is ErrorCode.invalid_request
-            assert (await replace_configs(broker, LOGGER, "1", {"root": "INFO"}))[0] is ErrorCode.invalid_request
-            assert (await replace_configs(broker, TOPIC, "t", {"segment": "9"}))[0] is ErrorCode.invalid_config
-            assert broker.image.topic_config("t") == {"segment.ms": "9"}
-            assert await replace_configs(broker, TOPIC, "t", {}) == (ErrorCode.none, None)
-            assert broker.image.topic_config("t") == {}
-
-    asyncio.run(scenario())
+@async_test
+async def test_alter_configs_replaces_all_configs_of_a_topic(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        assert await replace_configs(broker, TOPIC, "t", {"segment.ms": "9"}) == (ErrorCode.none, None)
+        assert broker.image.topic_config("t") == {"segment.ms": "9"}
+        assert (await replace_configs(broker, TOPIC, "t", {"segment.ms": None}))[0] is ErrorCode.invalid_request
+        assert (await replace_configs(broker, LOGGER, "1", {"root": "INFO"}))[0] is ErrorCode.invalid_request
+        assert (await replace_configs(broker, TOPIC, "t", {"segment": "9"}))[0] is ErrorCode.invalid_config
+        assert broker.image.topic_config("t") == {"segment.ms": "9"}
+        assert await replace_configs(broker, TOPIC, "t", {}) == (ErrorCode.none, None)
+        assert broker.image.topic_config("t") == {}
 
 
-def test_configs_survive_a_restart(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            await alter(broker, TOPIC, "t", ("segment.ms", SET, "7"))
-            await alter(broker, BROKER, "", ("max.connections", SET, "6"))
-        async with broker_with_topic(tmp_path) as broker:
-            assert broker.config(MAX_CONNECTIONS) == 6
-            assert broker.partitions.leader("t", 1).log.config.segment_ms == 7
-
-    asyncio.run(scenario())
+@async_test
+async def test_configs_survive_a_restart(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        await alter(broker, TOPIC, "t", ("segment.ms", SET, "7"))
+        await alter(broker, BROKER, "", ("max.connections", SET, "6"))
+    async with broker_with_topic(tmp_path) as broker:
+        assert broker.config(MAX_CONNECTIONS) == 6
+        assert broker.partitions.leader("t", 1).log.config.segment_ms == 7
 
 
-def test_levels_of_loggers_are_changed(tmp_path: Path) -> None:
+@async_test
+async def test_levels_of_loggers_are_changed(tmp_path: Path) -> None:
     name = "ottla_broker.broker_bootstrap"
-
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            assert await alter(broker, LOGGER, "1", (name, SET, "ERROR"), validate_only=True) == (
-                ErrorCode.none,
-                None,
-            )
-            assert logging.getLogger(name).level == logging.NOTSET
-            assert await alter(broker, LOGGER, "1", (name, SET, "ERROR")) == (ErrorCode.none, None)
-            assert await get_value(broker, LOGGER, "1", name) == (
-                "ERROR",
-                ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
-            )
-            await alter(broker, LOGGER, "1", (name, DELETE, None))
-            assert logging.getLogger(name).level == logging.NOTSET
-
-    asyncio.run(scenario())
+    async with broker_with_topic(tmp_path) as broker:
+        assert await alter(broker, LOGGER, "1", (name, SET, "ERROR"), validate_only=True) == (
+            ErrorCode.none,
+            None,
+        )
+        assert logging.getLogger(name).level == logging.NOTSET
+        assert await alter(broker, LOGGER, "1", (name, SET, "ERROR")) == (ErrorCode.none, None)
+        assert await get_value(broker, LOGGER, "1", name) == (
+            "ERROR",
+            ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+        )
+        await alter(broker, LOGGER, "1", (name, DELETE, None))
+        assert logging.getLogger(name).level == logging.NOTSET
 
 
-def test_resources_are_listed_by_kind(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
+@async_test
+async def test_resources_are_listed_by_kind(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
 
-            async def list_resources(version: int, *kinds: int) -> list[tuple[int, str]]:
-                request = ListConfigResourcesRequest(resource_types=tuple(cast(i8, kind) for kind in kinds))
-                response = await list_config_resources(context(broker, version), request)
-                return [(resource.resource_type, resource.resource_name) for resource in response.config_resources]
+        async def list_resources(version: int, *kinds: int) -> list[tuple[int, str]]:
+            request = ListConfigResourcesRequest(resource_types=tuple(cast(i8, kind) for kind in kinds))
+            response = await list_config_resources(context(broker, version), request)
+            return [(resource.resource_type, resource.resource_name) for resource in response.config_resources]
 
-            assert await list_resources(1) == [(2, "t"), (4, "1"), (8, "1")]
-            assert await list_resources(1, 4) == [(4, "1")]
-            assert await list_resources(1, 16, 32) == []
-            assert await list_resources(0) == []
-            with pytest.raises(KafkaError) as raised:
-                await list_resources(1, 99)
-            assert raised.value.code is ErrorCode.unsupported_version
-
-    asyncio.run(scenario())
+        assert await list_resources(1) == [(2, "t"), (4, "1"), (8, "1")]
+        assert await list_resources(1, 4) == [(4, "1")]
+        assert await list_resources(1, 16, 32) == []
+        assert await list_resources(0) == []
+        with pytest.raises(KafkaError) as raised:
+            await list_resources(1, 99)
+        assert raised.value.code is ErrorCode.unsupported_version
 
 
-def test_requests_without_authorization_are_rejected(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            expected = {
-                TOPIC: ErrorCode.topic_authorization_failed,
-                BROKER: ErrorCode.cluster_authorization_failed,
-                ConfigResource.GROUP: ErrorCode.group_authorization_failed,
-            }
-            request = describe_schema.DescribeConfigsRequest(
-                resources=tuple(
-                    describe_schema.DescribeConfigsResource(
-                        resource_type=cast(i8, int(kind)), resource_name="t", configuration_keys=None
-                    )
-                    for kind in expected
+@async_test
+async def test_requests_without_authorization_are_rejected(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        expected = {
+            TOPIC: ErrorCode.topic_authorization_failed,
+            BROKER: ErrorCode.cluster_authorization_failed,
+            ConfigResource.GROUP: ErrorCode.group_authorization_failed,
+        }
+        request = describe_schema.DescribeConfigsRequest(
+            resources=tuple(
+                describe_schema.DescribeConfigsResource(
+                    resource_type=cast(i8, int(kind)), resource_name="t", configuration_keys=None
                 )
+                for kind in expected
             )
-            response = await describe_configs(context(broker, 4, DenyAll()), request)
-            assert [result.error_code for result in response.results] == list(expected.values())
-            with pytest.raises(KafkaError) as raised:
-                await list_config_resources(context(broker, 1, DenyAll()), ListConfigResourcesRequest())
-            assert raised.value.code is ErrorCode.cluster_authorization_failed
-
-    asyncio.run(scenario())
+        )
+        response = await describe_configs(context(broker, 4, DenyAll()), request)
+        assert [result.error_code for result in response.results] == list(expected.values())
+        with pytest.raises(KafkaError) as raised:
+            await list_config_resources(context(broker, 1, DenyAll()), ListConfigResourcesRequest())
+        assert raised.value.code is ErrorCode.cluster_authorization_failed

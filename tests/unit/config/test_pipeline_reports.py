@@ -1,26 +1,12 @@
 """Reports of pipelines: sent to the controller as configs of type 104, and kept in its memory."""
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kio.static.primitive import i8
 
-from ottla_broker.api.describe_configs import describe_configs
-from ottla_broker.api.incremental_alter_configs import incremental_alter_configs
 from ottla_broker.broker import Broker
-from ottla_broker.requests.audited_changes import AUDITED
-from ottla_broker.requests.context import RequestContext
 from ottla_broker.telemetry.pipeline_reports import MAX_PIPELINES, REPORT_EXPIRY_MS, PipelineReports, parse_report
-from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.pipeline_report import (
     MAX_REPORT_BYTES,
@@ -29,8 +15,9 @@ from ottla_broker.wire.pipeline_report import (
     PipelineView,
     StoredReport,
 )
+from tests.unit.async_tests import async_test
 from tests.unit.authorizers import DenyAll
-from tests.unit.config.api_broker import broker_with_topic, context
+from tests.unit.config.api_broker import alter_report, broker_with_topic, context, describe_reports
 
 REPORT = PipelineReport("Running", lag_records=3, views=(PipelineView("a", "source", "t"),))
 TEXT = msgspec.json.encode(REPORT).decode()
@@ -71,44 +58,30 @@ def test_number_of_pipelines_is_bounded() -> None:
     reports.add("one-more", REPORT, 1)
 
 
-async def alter(ctx: RequestContext, name: str, text: str | None, key: str = "report") -> tuple[ErrorCode, Any]:
-    config = AlterableConfig(name=key, config_operation=i8(1 if text is None else 0), value=text)
-    resource = AlterConfigsResource(resource_type=i8(PIPELINE_RESOURCE), resource_name=name, configs=(config,))
-    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)
-    response = await incremental_alter_configs(ctx, request)
-    assert list(AUDITED[ApiKey.INCREMENTAL_ALTER_CONFIGS](request, response)) == [], "reports are no changes"
-    return response.responses[0].error_code, response.responses[0].error_message
-
-
-async def described(broker: Broker, name: str = "") -> dict[str, str]:
-    resource = DescribeConfigsResource(resource_type=i8(PIPELINE_RESOURCE), resource_name=name, configuration_keys=None)
-    (result,) = (await describe_configs(context(broker, 4), DescribeConfigsRequest(resources=(resource,)))).results
+async def described_reports(broker: Broker, name: str = "") -> dict[str, str]:
+    result = await describe_reports(context(broker, 4), PIPELINE_RESOURCE, name)
     assert result.error_code is ErrorCode.none
     return {one.name: one.value or "" for one in result.configs}
 
 
-def test_report_is_described_and_not_in_the_metadata_log(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            end = broker.image.configs.copy()
-            assert await alter(context(broker, 1), "hourly", TEXT) == (ErrorCode.none, None)
-            found = await described(broker)
-            assert msgspec.json.decode(found["hourly"], type=StoredReport).report == REPORT
-            assert (await described(broker, "hourly")).keys() == {"hourly"}
-            assert await described(broker, "daily") == {}
-            assert broker.image.configs == end
-            assert await alter(context(broker, 1), "hourly", None) == (ErrorCode.none, None)
-            assert await described(broker) == {}
-
-    asyncio.run(scenario())
+@async_test
+async def test_report_is_described_and_not_in_the_metadata_log(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        end = broker.image.configs.copy()
+        assert await alter_report(context(broker, 1), PIPELINE_RESOURCE, "hourly", TEXT) == (ErrorCode.none, None)
+        found = await described_reports(broker)
+        assert msgspec.json.decode(found["hourly"], type=StoredReport).report == REPORT
+        assert (await described_reports(broker, "hourly")).keys() == {"hourly"}
+        assert await described_reports(broker, "daily") == {}
+        assert broker.image.configs == end
+        assert await alter_report(context(broker, 1), PIPELINE_RESOURCE, "hourly", None) == (ErrorCode.none, None)
+        assert await described_reports(broker) == {}
 
 
-def test_reports_need_the_rights_of_the_cluster_s_configs(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_with_topic(tmp_path) as broker:
-            code, _ = await alter(context(broker, 1, DenyAll()), "hourly", TEXT)
-            assert code is ErrorCode.cluster_authorization_failed
-            code, message = await alter(context(broker, 1), "hourly", TEXT, key="retention.ms")
-            assert (code, message) == (ErrorCode.invalid_request, "a pipeline has one config, report, not retention.ms")
-
-    asyncio.run(scenario())
+@async_test
+async def test_reports_need_the_rights_of_the_cluster_s_configs(tmp_path: Path) -> None:
+    async with broker_with_topic(tmp_path) as broker:
+        code, _ = await alter_report(context(broker, 1, DenyAll()), PIPELINE_RESOURCE, "hourly", TEXT)
+        assert code is ErrorCode.cluster_authorization_failed
+        code, message = await alter_report(context(broker, 1), PIPELINE_RESOURCE, "hourly", TEXT, key="retention.ms")
+        assert (code, message) == (ErrorCode.invalid_request, "a pipeline has one config, report, not retention.ms")

@@ -13,7 +13,7 @@ from ottla_broker.config import OTEL_EXPORTER_OTLP_ENDPOINT, SettingError
         ("http://[::1]:4318/", "http://[::1]:4318"),
     ],
 )
-def test_url_of_a_collector(text: str, url: str) -> None:
+def test_url_of_a_collector_loses_spaces_and_its_last_slash(text: str, url: str) -> None:
     assert OTEL_EXPORTER_OTLP_ENDPOINT.parse(text) == url
 
 

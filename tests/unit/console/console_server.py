@@ -16,6 +16,9 @@ from ottla_broker.console.console import Console
 from ottla_broker.http.server import HttpServer
 from tests.unit.config.api_broker import broker_with_topic
 
+# Of any page, however many topics or subjects there are.
+MAX_PAGE_BYTES = 200_000
+
 
 class Answer(NamedTuple):
     status: int
@@ -38,8 +41,8 @@ class ConsoleClient:
         async with self.session.post(self.url + path, data=form, headers=headers, allow_redirects=False) as response:
             return Answer(response.status, response.headers, await response.text())
 
-    async def form_token(self) -> str:
-        """Of the console's forms, which an open console shows everyone."""
+    async def get_form_token(self) -> str:
+        """The token of the console's forms, read from a page of an open console."""
         found = re.search(r'name="token" value="([^"]+)"', (await self.get("/schema?subject=t-value")).text)
         assert found is not None
         return found.group(1)

@@ -12,6 +12,8 @@ from ottla_broker.registry.worker_process import SchemaWorker
 
 
 class LoadedRegistry:
+    """`load` returns the registry, as a broker loads it at the first use."""
+
     def __init__(self) -> None:
         self.state = RegistryState()
         self.worker = SchemaWorker()

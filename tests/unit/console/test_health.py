@@ -1,7 +1,7 @@
 """The sentence of the overview, and the problems below it."""
 
 import asyncio
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,12 +10,9 @@ from ottla_broker.console.health import assess_health
 from ottla_broker.console.partition_census import MAX_NAMED, take_census
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla_broker.metadata.records import PartitionRecord
+from tests.unit.console.registrations import registration
 
 TOPIC = UUID(int=7)
-
-
-def registration(id_: int, *, fenced: bool = False) -> BrokerRegistration:
-    return BrokerRegistration(id_, 1, uuid4(), {}, None, (), fenced)
 
 
 def image_of(*states: PartitionRecord, name: str = "t") -> MetadataImage:

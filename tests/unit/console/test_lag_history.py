@@ -10,7 +10,7 @@ from ottla_broker.console.rendering import format_duration
 from ottla_broker.console.write_rate import count_written, estimate_lag_s
 
 
-def everything(_: str) -> bool:
+def may_describe_all(_: str) -> bool:
     return True
 
 
@@ -19,9 +19,9 @@ def test_lag_is_added_up_over_the_topics_that_the_user_may_describe() -> None:
     history.open("g", 0.0)
     history.add("g", LagSample(10.0, {"a": 1, "b": 20}))
     history.add("g", LagSample(40.0, {"b": 30}))
-    assert history.columns("g", everything) == {"at_s": [10.0, 40.0], "lag": [21, 30]}
+    assert history.columns("g", may_describe_all) == {"at_s": [10.0, 40.0], "lag": [21, 30]}
     assert history.columns("g", lambda topic: topic == "a") == {"at_s": [10.0, 40.0], "lag": [1, 0]}
-    assert history.columns("other", everything) == {"at_s": [], "lag": []}
+    assert history.columns("other", may_describe_all) == {"at_s": [], "lag": []}
 
 
 def test_group_is_sampled_for_an_hour_after_its_page_was_open_last() -> None:
@@ -51,7 +51,7 @@ def test_memory_is_bounded(topics: list[int]) -> None:
     for second, count in enumerate(topics):
         history.add("g", LagSample(second, {f"t{number}": 1 for number in range(count)}))
     kept = [count for count in topics if count <= MAX_TOPICS][-MAX_SAMPLES:]
-    assert history.columns("g", everything)["lag"] == kept
+    assert history.columns("g", may_describe_all)["lag"] == kept
 
 
 @pytest.mark.parametrize(

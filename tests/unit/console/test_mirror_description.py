@@ -29,9 +29,9 @@ def test_mirror_that_has_caught_up_has_nothing_open() -> None:
 
 
 def test_records_that_would_be_lost_are_counted() -> None:
-    behind = replace_status(COPIED, lag=7)
+    behind = changed_status(lag=7)
     assert open_checks(COPIED, behind, behind) == ["14 records are not copied, and would be lost here."]
-    assert open_checks(replace_status(COPIED, lag=1)) == ["1 record is not copied, and would be lost here."]
+    assert open_checks(changed_status(lag=1)) == ["1 record is not copied, and would be lost here."]
 
 
 def test_unknown_lag_is_not_nothing() -> None:
@@ -43,7 +43,7 @@ def test_unknown_lag_is_not_nothing() -> None:
 
 
 def test_silent_source_may_have_more_records_than_are_known() -> None:
-    silent = replace_status(COPIED, state="Unreachable", silent_seconds=41.6)
+    silent = changed_status(state="Unreachable", silent_seconds=41.6)
     (text,) = open_checks(silent, COPIED)
     assert text.startswith("The source of 1 partition has not responded for up to 42 seconds")
     assert open_checks(COPIED, problems=ReportedMirrorProblems("no broker responds")) == [
@@ -52,7 +52,7 @@ def test_silent_source_may_have_more_records_than_are_known() -> None:
 
 
 def test_partitions_that_need_an_operator_and_refused_topics_are_named() -> None:
-    stopped = replace_status(COPIED, state="Stopped", why="the source has lost records")
+    stopped = changed_status(state="Stopped", why="the source has lost records")
     texts = open_checks(*[stopped] * 5, problems=ReportedMirrorProblems(refused={"u": "it exists here"}))
     assert texts == [
         "No partition has stopped or diverged; not so for t-0, t-1, t-2 and 2 more.",
@@ -63,7 +63,7 @@ def test_partitions_that_need_an_operator_and_refused_topics_are_named() -> None
 
 def test_after_a_failover_it_says_whether_producers_may_write() -> None:
     failed_over = replace(CONFIG, role="FailedOver")
-    done, doing = replace_status(COPIED, state="FailedOver"), replace_status(COPIED, state="FailingOver")
+    done, doing = changed_status(state="FailedOver"), changed_status(state="FailingOver")
     checks = list(check_failover(failed_over, [topic(done, doing)], ReportedMirrorProblems()))
     assert [(one.is_met, one.text) for one in checks] == [
         (True, "Copying has ended."),
@@ -71,6 +71,7 @@ def test_after_a_failover_it_says_whether_producers_may_write() -> None:
     ]
 
 
-def replace_status(status: PartitionStatus, **changes: object) -> PartitionStatus:
-    fields = {name: getattr(status, name) for name in status.__struct_fields__}
+def changed_status(**changes: object) -> PartitionStatus:
+    """The status of a partition that has been copied, but for these fields."""
+    fields = {name: getattr(COPIED, name) for name in COPIED.__struct_fields__}
     return PartitionStatus(**(fields | changes))

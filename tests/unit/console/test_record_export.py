@@ -20,7 +20,7 @@ from ottla_broker.console.record_fields import COLUMNS
 from ottla_broker.console.requests import PageError
 from ottla_broker.console.schema_framing import NOT_DECODED, DecodedBytes, DecodedRecord
 from ottla_broker.wire.records import Record
-from tests.unit.console.test_record_display import RECORDS
+from tests.unit.console.record_strategies import RECORDS
 
 DECODED = DecodedRecord(None, DecodedBytes("AVRO", 7, {"a": "é"}))
 

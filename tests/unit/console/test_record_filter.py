@@ -16,9 +16,10 @@ from ottla_broker.wire.records import Record, encode_batch
 AT_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
-def matches(expression: str, value: Any = None, key: bytes | None = b"k", **headers: bytes) -> bool:
+def is_selected(expression: str, value: Any = None, **headers: bytes) -> bool:
+    """True if the filter selects a record with the key `k` and this value, JSON or bytes."""
     data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
-    record = Record(AT_MS, key, data, tuple(headers.items()), offset=7)
+    record = Record(AT_MS, b"k", data, tuple(headers.items()), offset=7)
     return RecordFilter(expression, None).matches(2, record)
 
 
@@ -39,8 +40,8 @@ def matches(expression: str, value: Any = None, key: bytes | None = b"k", **head
     ],
 )
 def test_expressions_see_keys_values_headers_and_positions(expression: str, value: Any) -> None:
-    assert matches(expression, value, trace=b"x") is True
-    assert matches(f"!({expression})", value, trace=b"x") is False
+    assert is_selected(expression, value, trace=b"x") is True
+    assert is_selected(f"!({expression})", value, trace=b"x") is False
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_invalid_expression_is_refused_before_anything_is_read(expression: str, 
 )
 def test_record_for_which_there_is_no_result_is_an_error_of_its_own(expression: str, value: Any) -> None:
     with pytest.raises(FilterError):
-        matches(expression, value)
+        is_selected(expression, value)
 
 
 def test_key_is_compared_as_a_whole() -> None:

@@ -2,24 +2,21 @@
 
 import asyncio
 from collections.abc import Mapping
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from ottla_broker.console.broker_history import BrokerHistory
 from ottla_broker.console.partition_census import MAX_NAMED, PartitionCensus, take_census
 from ottla_broker.console.restarts import MAX_BLOCKERS, RECENT_S, Restart, describe_restarts, describe_roll
-from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
+from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.wire.roll_report import RollBlocker, RollReport
+from tests.unit.console.registrations import registration
 
 TOPIC = UUID(int=7)
 ALL_IN_SYNC = [PartitionRecord(TOPIC, index, (1, 2), (1, 2), 2) for index in range(3)]
 WITHOUT_2 = [PartitionRecord(TOPIC, index, (1, 2), (1,), 1) for index in range(3)]
-
-
-def registration(epoch: int, *, fenced: bool = False, shutting_down: bool = False, id_: int = 2) -> BrokerRegistration:
-    return BrokerRegistration(id_, epoch, uuid4(), {}, None, (), fenced, shutting_down)
 
 
 def census_of(states: list[PartitionRecord]) -> PartitionCensus:
@@ -35,43 +32,43 @@ def describe(
 
 
 def test_a_restart_is_described_from_its_shutdown_until_all_replicas_are_in_sync() -> None:
-    history, other = BrokerHistory(), registration(1, id_=1)
-    history.observe([other, registration(5)], 0)
+    history, other = BrokerHistory(), registration(1)
+    history.observe([other, registration(2, 5)], 0)
     assert describe(history, ALL_IN_SYNC, 1) == []
-    history.observe([other, registration(5, shutting_down=True)], 2)
+    history.observe([other, registration(2, 5, shutting_down=True)], 2)
     assert describe(history, ALL_IN_SYNC, 3) == [
         Restart(2, "shutting down", 1, "3 partitions to get another leader"),
     ]
     assert describe(history, WITHOUT_2, 3) == [Restart(2, "shutting down", 1, "its process to end")]
-    history.observe([other, registration(5, fenced=True, shutting_down=True)], 4)
+    history.observe([other, registration(2, 5, fenced=True, shutting_down=True)], 4)
     assert describe(history, WITHOUT_2, 6) == [Restart(2, "stopped", 2, "its process to start again")]
-    history.observe([other, registration(9, fenced=True)], 7)
+    history.observe([other, registration(2, 9, fenced=True)], 7)
     assert describe(history, WITHOUT_2, 8) == [Restart(2, "starting", 1, "it to read the metadata log to its end")]
-    history.observe([other, registration(9)], 9)
+    history.observe([other, registration(2, 9)], 9)
     assert describe(history, WITHOUT_2, 10, {2: 3 << 20}) == [
         Restart(2, "restarted", 1, "3 partitions to catch up, 3.0 MiB behind")
     ]
     assert describe(history, WITHOUT_2[:1] + ALL_IN_SYNC[1:], 10) == [
         Restart(2, "restarted", 1, "one partition to catch up")
     ]
-    history.observe([other, registration(9)], 60)
+    history.observe([other, registration(2, 9)], 60)
     assert describe(history, ALL_IN_SYNC, 11) == [Restart(2, "restarted", 2, "nothing: all its replicas are in sync")]
     assert describe(history, ALL_IN_SYNC, 9 + RECENT_S) == []
 
 
 def test_a_broker_that_joins_the_cluster_has_not_restarted() -> None:
-    history, other = BrokerHistory(), registration(1, id_=1)
+    history, other = BrokerHistory(), registration(1)
     history.observe([other], 0)
-    history.observe([other, registration(5, fenced=True)], 1)
+    history.observe([other, registration(2, 5, fenced=True)], 1)
     assert [it.state for it in describe(history, ALL_IN_SYNC, 2)] == ["starting"]
-    history.observe([other, registration(5)], 3)
+    history.observe([other, registration(2, 5)], 3)
     assert describe(history, ALL_IN_SYNC, 4) == []
 
 
 def test_a_broker_that_is_lost_is_no_restart_in_progress_but_is_named() -> None:
     history = BrokerHistory()
-    history.observe([registration(5)], 0)
-    history.observe([registration(5, fenced=True)], 30)
+    history.observe([registration(2, 5)], 0)
+    history.observe([registration(2, 5, fenced=True)], 30)
     (lost,) = describe_restarts([2], history, census_of(WITHOUT_2), {}, 40)
     assert (lost.state, lost.age_s) == ("fenced", 10)
     assert "does not run, or does not reach the controller" in lost.waits_for
@@ -80,16 +77,16 @@ def test_a_broker_that_is_lost_is_no_restart_in_progress_but_is_named() -> None:
 def test_a_restart_between_two_observations_is_seen_by_the_epoch() -> None:
     history = BrokerHistory()
     for epoch, at_s in ((5, 0.0), (9, 10.0), (12, 20.0)):
-        history.observe([registration(epoch)], at_s)
+        history.observe([registration(2, epoch)], at_s)
     assert history.phase(2).since_s == 20
 
 
 def test_times_from_before_the_first_observation_are_unknown() -> None:
     history = BrokerHistory()
     history.observe([], 0)
-    history.observe([registration(5, fenced=True)], 1)
+    history.observe([registration(2, 5, fenced=True)], 1)
     assert (history.phase(2).state, history.phase(2).since_s) == ("fenced", None)
-    history.observe([registration(5, fenced=True), registration(7, fenced=True, id_=3)], 2)
+    history.observe([registration(2, 5, fenced=True), registration(3, 7, fenced=True)], 2)
     assert (history.phase(3).state, history.phase(3).since_s) == ("starting", 2)
     assert history.phase(77).state == "fenced"
 

@@ -6,7 +6,7 @@ import pytest
 
 from ottla_broker.console.waiting_partitions import describe_waiting
 from ottla_broker.metadata.records import PartitionRecord
-from tests.unit.console.test_health import registration
+from tests.unit.console.registrations import registration
 
 BROKERS = {1: registration(1), 2: registration(2), 3: registration(3, fenced=True)}
 

@@ -64,10 +64,13 @@ class Client:
             self.consumes = set(self.assigned)
 
     def rejoin(self) -> None:
+        """Gives up all partitions, to join with the next heartbeat."""
         self.epoch, self.consumes, self.assigned = 0, set(), set()
 
 
 class ConsumerGroupSimulation:
+    """`log`: records of the group, as (key, value). `ms`: the time."""
+
     def __init__(self, config: ConsumerGroupConfig | None = None) -> None:
         self.config = config or ConsumerGroupConfig(assignment_interval_ms=0)
         self.image = MetadataImage()
@@ -137,7 +140,8 @@ class ConsumerGroupSimulation:
 
     # -- what clients do ---------------------------------------------------------------------------
 
-    def heartbeat(self, client: Client, *, is_response_lost: bool = False) -> None:
+    def send_heartbeat(self, client: Client, *, is_response_lost: bool = False) -> None:
+        """The client keeps the error of its heartbeat in `errors`, and rejoins if it is fenced."""
         is_joining = client.epoch == 0
         request = ConsumerHeartbeat(
             client.member_id,
@@ -171,6 +175,7 @@ class ConsumerGroupSimulation:
         self.check_owners()
 
     def leave(self, client: Client, *, for_restart: bool = False) -> None:
+        """`for_restart`: a static member keeps its place until it returns."""
         client.is_alive, client.consumes = False, set()
         if client.member_id not in self.group.members:
             return
@@ -188,6 +193,9 @@ class ConsumerGroupSimulation:
     # -- what must hold ----------------------------------------------------------------------------
 
     def check_owners(self) -> None:
+        """Raises AssertionError if a partition has two consumers, or the group counts owners
+        wrongly.
+        """
         consumers: dict[TopicIdPartition, str] = {}
         for client in self.clients:
             for partition in client.consumes:
@@ -206,15 +214,16 @@ class ConsumerGroupSimulation:
         """
         for _ in range(60):
             for client in (it for it in self.clients if it.is_alive):
-                self.heartbeat(client)
+                self.send_heartbeat(client)
                 self.reconcile(client)
-                self.heartbeat(client)
+                self.send_heartbeat(client)
             self.pass_time(5_000)
             if self.is_converged():
                 return
         raise AssertionError(f"not converged: {self.group.state}, {self.group.members}")
 
     def is_converged(self) -> bool:
+        """True if the group is stable, and its live clients consume every partition."""
         live = [client for client in self.clients if client.is_alive]
         if {client.member_id for client in live} != self.group.members.keys():
             return False

@@ -10,12 +10,12 @@ from tests.unit.coordination.one_shard import CoordinatorBroker
 NO_INTERVAL = GroupCoordinatorConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=0))
 
 
-async def beat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any) -> HeartbeatResult:
+async def send_heartbeat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any) -> HeartbeatResult:
     """A heartbeat; a member that joins subscribes to t."""
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": {}} | fields
     return await broker.groups.consumer_groups_of("g").heartbeat("g", ConsumerHeartbeat(member, epoch, **fields))
 
 
-def group_of(broker: CoordinatorBroker) -> ConsumerGroup:
+def find_group(broker: CoordinatorBroker) -> ConsumerGroup:
     return broker.groups.consumer_groups_of("g").find_group("g")

@@ -88,7 +88,7 @@ class GroupSimulation:
         self.written: list[WriteGroupMetadata] = []
         self.waiting: dict[int, Client] = {}  # by the id of their request
         self._request_ids = 0
-        self.leaders: dict[int, set[str]] = {}  # generation → members that were told to assign partitions
+        self.leaders: dict[int, set[str]] = {}  # generation → members that are to assign partitions
 
     def state(self) -> GroupState:
         return self.group.state
@@ -101,7 +101,8 @@ class GroupSimulation:
         self.waiting[self._request_ids] = client
         return self._request_ids
 
-    def run(self, effects: list[Effect]) -> None:
+    def apply_effects(self, effects: list[Effect]) -> None:
+        """Starts writes, and completes requests."""
         for effect in effects:
             if isinstance(effect, WriteGroupMetadata):
                 self.writes.append(effect)
@@ -110,6 +111,7 @@ class GroupSimulation:
             self._deliver(self.waiting.pop(effect.request), effect.result)
 
     def _deliver(self, client: Client, result: JoinResult | SyncResult) -> None:
+        """Raises AssertionError if a member gets another assignment than its leader made for it."""
         if (
             isinstance(result, JoinResult)
             and result.error is ErrorCode.none
@@ -125,11 +127,12 @@ class GroupSimulation:
 
     # --- clients
 
-    def start(self, client: Client) -> Client:
+    def add_client(self, client: Client) -> Client:
         self.clients.append(client)
         return client
 
     def step(self, client: Client) -> None:
+        """Lets the client send the request of its phase, if it does not wait for a response."""
         if not client.alive:
             return
         if client.phase == "join":
@@ -154,7 +157,7 @@ class GroupSimulation:
             needs_member_id=client.version >= 4,
             may_skip_assignment=client.version >= 9,
         )
-        self.run(join_group(self.group, request, self.add_request(client), self.now()))
+        self.apply_effects(join_group(self.group, request, self.add_request(client), self.now()))
 
     def sync(self, client: Client) -> None:
         client.phase = "syncing"
@@ -174,7 +177,7 @@ class GroupSimulation:
             joined.protocol_name,
             assignments,
         )
-        self.run(sync_group(self.group, request, self.add_request(client)))
+        self.apply_effects(sync_group(self.group, request, self.add_request(client)))
 
     def send_heartbeat(self, client: Client) -> None:
         try:
@@ -187,16 +190,17 @@ class GroupSimulation:
     def leave(self, client: Client) -> list[ErrorCode]:
         client.alive = False
         codes, effects = leave_group(self.group, [LeavingMember(client.member_id, client.instance)], self.now())
-        self.run(effects)
+        self.apply_effects(effects)
         return codes
 
     # --- time and the log
 
     def advance(self, ms: int) -> None:
+        """Lets time pass. The group handles each deadline when it comes."""
         end_ms = self.ms + ms
         while self.group.next_deadline_ms is not None and self.group.next_deadline_ms <= end_ms:
             self.ms = max(self.ms, self.group.next_deadline_ms)
-            self.run(rebalance.expire_deadlines(self.group, self.now()))
+            self.apply_effects(rebalance.expire_deadlines(self.group, self.now()))
             assert self.group.next_deadline_ms is None or self.group.next_deadline_ms > self.ms or self._is_due(), (
                 "an expired deadline is set again"
             )
@@ -206,14 +210,17 @@ class GroupSimulation:
         return self.group.join_deadline_ms == self.ms  # a rebalance that began at this time and has no delay
 
     def end_write(self, error: ErrorCode = ErrorCode.none) -> None:
+        """Completes the oldest write, with an error or without."""
         write = self.writes.popleft()
         if error is ErrorCode.none:
             self.written.append(write)
-        self.run(rebalance.on_write_completed(self.group, write.purpose, error, self.now()))
+        self.apply_effects(rebalance.on_write_completed(self.group, write.purpose, error, self.now()))
 
-    def settle(self, seconds: int = 420) -> None:
-        """Completes writes, steps all clients and advances the time until the group is stable."""
-        for _ in range(seconds):
+    def settle(self) -> None:
+        """Completes writes, steps all clients and advances the time until the group is stable, for
+        at most seven minutes.
+        """
+        for _ in range(420):
             while self.writes:
                 self.end_write()
             for client in self.clients:
@@ -226,6 +233,7 @@ class GroupSimulation:
         return [client for client in self.clients if client.alive]
 
     def is_settled(self) -> bool:
+        """True if the group is stable with all live clients, and each has its assignment."""
         live = self.live_clients()
         if self.waiting or self.group.pending_joins:
             return False

@@ -12,10 +12,10 @@ from ottla_broker.wire.errors import KafkaError
 class MemoryJournal:
     """`delay_s`: duration of replication. `failure`: error of each append."""
 
-    def __init__(self, partition: int = 0, topic: str = "__consumer_offsets", epoch: int = 0) -> None:
+    def __init__(self, partition: int = 0, topic: str = "__consumer_offsets") -> None:
         self.topic = topic
         self.partition = partition
-        self.epoch = epoch
+        self.epoch = 0
         self.log = bytearray()
         self.end = 0
         self.high_watermark = 0
@@ -27,6 +27,7 @@ class MemoryJournal:
         return None
 
     def append(self, batch: bytes) -> Awaitable[int]:
+        """The result is the base offset of the batch, once it is replicated."""
         if self.failure is not None:
             raise self.failure
         first, copy = self.end, bytearray(batch)
@@ -45,7 +46,7 @@ class MemoryJournal:
             yield bytes(self.log)
 
 
-def virtual_runtime(seed: int = 1, started_ms: int = 1_700_000_000_000) -> Runtime:
+def virtual_runtime(seed: int = 1) -> Runtime:
     """A runtime whose wall clock follows the loop's time, with random numbers from a seed."""
     loop = asyncio.get_running_loop()
-    return Runtime(now_ms=lambda: started_ms + round(loop.time() * 1000), random=random.Random(seed))
+    return Runtime(now_ms=lambda: 1_700_000_000_000 + round(loop.time() * 1000), random=random.Random(seed))

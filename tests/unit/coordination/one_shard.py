@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-import pytest
-
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import JoinRequest, JoinResult, SyncRequest
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
@@ -14,7 +12,7 @@ from ottla_broker.coordination.records import (
 )
 from ottla_broker.coordination.share_group_requests import ShareStatePersister
 from ottla_broker.metadata.image import MetadataImage
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.records import Record, iter_records
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
@@ -58,6 +56,8 @@ class CoordinatorBroker:
 def run_with_broker(
     test: Callable[[CoordinatorBroker], Awaitable[None]], settings: GroupCoordinatorConfig | None = None
 ) -> None:
+    """Runs a test on virtual time."""
+
     async def main() -> None:
         broker = await CoordinatorBroker(settings).start()
         try:
@@ -69,6 +69,7 @@ def run_with_broker(
 
 
 def join_request(member_id: str = "", metadata: bytes = b"", **additional: object) -> JoinRequest:
+    """A member id is not required before the member joins."""
     return JoinRequest(
         member_id,
         None,
@@ -83,21 +84,14 @@ def join_request(member_id: str = "", metadata: bytes = b"", **additional: objec
     )
 
 
-async def join_as_only_member(groups: GroupCoordinator, group: str = "g", metadata: bytes = b"") -> JoinResult:
-    """Joins and syncs, so that the group is stable with one member."""
-    joined = await groups.join_group(group, join_request(metadata=metadata))
+async def join_as_only_member(broker: CoordinatorBroker, metadata: bytes = b"") -> JoinResult:
+    """Joins the group g and syncs, so that it is stable with one member."""
+    joined = await broker.groups.join_group("g", join_request(metadata=metadata))
     request = SyncRequest(joined.member_id, None, joined.generation, None, None, {joined.member_id: b"mine"})
-    synced = await groups.sync_group(group, request)
+    synced = await broker.groups.sync_group("g", request)
     assert (synced.error, synced.assignment) == (ErrorCode.none, b"mine")
     assert (synced.protocol_type, synced.protocol_name) == ("consumer", "range")
     return joined
-
-
-async def error_of(call: Awaitable[object]) -> ErrorCode:
-    """Code of the KafkaError that the call must raise."""
-    with pytest.raises(KafkaError) as raised:
-        await call
-    return raised.value.code
 
 
 def commits(offset: int = 5, topic: str = "t", partition: int = 0) -> dict[tuple[str, int], OffsetCommit]:

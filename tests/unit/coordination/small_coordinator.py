@@ -5,11 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 from uuid import UUID
 
+from ottla_broker.broker import Broker
 from ottla_broker.config import Config
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
 from ottla_broker.coordination.group_coordinator import GroupCoordinator
 from ottla_broker.coordination.producer_ids import ProducerIdAllocator
+from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.metadata.failure_detector import FailureDetector
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla_broker.metadata.records import Endpoint, PartitionRecord
@@ -18,6 +20,7 @@ from ottla_broker.requests.api import build_error_response, find_handler
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.security.audit import BrokerLogAudit
 from ottla_broker.security.authorizer import AllowAll, Authorizer
+from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.transactions.transactions import build_transactions
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS
@@ -37,6 +40,7 @@ class SmallCoordinator:
     """The part of a broker that the handlers of groups and offsets use."""
 
     def __init__(self) -> None:
+        self.config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
         self.runtime = virtual_runtime()
         self.image = MetadataImage()
         for topic in (TOPIC, OFFSETS, TRANSACTIONS):
@@ -54,7 +58,7 @@ class SmallCoordinator:
         self.producer_ids = ProducerIdAllocator(self.allocate)
         self.partitions = Partitions(self.image)
         self.transactions = build_transactions(
-            Config.of({"node.id": "1", "log.dirs": "/nowhere"}),
+            self.config,
             self.runtime,
             self.image,
             self.partitions,
@@ -65,8 +69,12 @@ class SmallCoordinator:
         )
         self.authorizer: Authorizer = AllowAll()
         self.audit_log = BrokerLogAudit(lambda: 0.0)
+        self.client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
         self.failure_detector = FailureDetector(1, self.image, "PLAINTEXT")
         self.client_id = "me"
+
+    def create_dispatcher(self) -> RequestDispatcher:
+        return RequestDispatcher(cast(Broker, self))
 
     async def allocate(self) -> range:
         if (block := next(self.blocks, None)) is None:
@@ -110,7 +118,9 @@ def build_message(schema: MessageSchema, fields: dict[str, Any]) -> Any:
     return schema.cls(**values)
 
 
-def scenario(test: Callable[[SmallCoordinator], Awaitable[None]]) -> None:
+def run_with_coordinator(test: Callable[[SmallCoordinator], Awaitable[None]]) -> None:
+    """Runs a test on virtual time, with the partitions of coordinators loaded."""
+
     async def main() -> None:
         broker = SmallCoordinator()
         await broker.group_coordinator.load(MemoryJournal())

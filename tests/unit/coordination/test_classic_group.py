@@ -17,7 +17,7 @@ def stable(*clients: Client, sim: GroupSimulation | None = None) -> GroupSimulat
     """A simulation whose group is Stable with these members, which joined in this order."""
     sim = sim or GroupSimulation()
     for client in clients:
-        sim.start(client)
+        sim.add_client(client)
         while client.phase == "join":
             sim.step(client)
     sim.settle()
@@ -27,7 +27,7 @@ def stable(*clients: Client, sim: GroupSimulation | None = None) -> GroupSimulat
 
 def test_dynamic_member_gets_its_id_before_it_joins() -> None:
     sim, client = GroupSimulation(), Client("c")
-    sim.step(sim.start(client))
+    sim.step(sim.add_client(client))
     assert client.errors == [ErrorCode.member_id_required]
     assert client.member_id.startswith("c-")
     assert (sim.state(), sim.group.members) == (GroupState.empty, {})
@@ -39,7 +39,7 @@ def test_dynamic_member_gets_its_id_before_it_joins() -> None:
 
 def test_unused_member_id_expires_after_the_session_timeout() -> None:
     sim = GroupSimulation()
-    sim.step(sim.start(Client("c", session_ms=8_000)))
+    sim.step(sim.add_client(Client("c", session_ms=8_000)))
     sim.advance(7_999)
     assert sim.group.pending_joins
     sim.advance(1)
@@ -49,16 +49,16 @@ def test_unused_member_id_expires_after_the_session_timeout() -> None:
 
 def test_clients_before_version_4_join_at_once() -> None:
     sim, client = GroupSimulation(), Client("c", version=3)
-    sim.step(sim.start(client))
+    sim.step(sim.add_client(client))
     assert client.phase == "joining"
     assert len(sim.group.members) == 1
 
 
 def test_initial_rebalance_delay_starts_again_with_each_member() -> None:
     sim, first, second = GroupSimulation(), Client("a", version=3), Client("b", version=3)
-    sim.step(sim.start(first))
+    sim.step(sim.add_client(first))
     sim.advance(2_999)
-    sim.step(sim.start(second))
+    sim.step(sim.add_client(second))
     sim.advance(1)
     assert sim.state() is GroupState.preparing, "the second member has restarted the delay"
     sim.advance(2_999)
@@ -75,7 +75,7 @@ def test_initial_rebalance_delay_starts_again_with_each_member() -> None:
 def test_initial_rebalance_ends_at_the_rebalance_timeout() -> None:
     sim = GroupSimulation()
     for n in range(8):
-        sim.step(sim.start(Client(f"c{n}", version=3, rebalance_ms=10_000)))
+        sim.step(sim.add_client(Client(f"c{n}", version=3, rebalance_ms=10_000)))
         sim.advance(2_000)
     assert sim.group.generation == 1
     first = sim.clients[0]
@@ -89,7 +89,7 @@ def test_initial_rebalance_without_delay_ends_at_once() -> None:
         GroupSimulation(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0)),
         Client("c", version=3),
     )
-    sim.step(sim.start(client))
+    sim.step(sim.add_client(client))
     sim.advance(0)
     assert client.generation == 1
 
@@ -134,7 +134,7 @@ def test_static_leader_that_does_not_rejoin_stays_a_member_but_not_the_leader() 
         Client("b", rebalance_ms=5_000),
     )
     sim = stable(leader, follower)
-    sim.step(sim.start(Client("c", version=3, rebalance_ms=5_000)))
+    sim.step(sim.add_client(Client("c", version=3, rebalance_ms=5_000)))
     sim.join(follower)
     sim.advance(5_000)
     assert follower.is_leader
@@ -155,7 +155,7 @@ def test_member_that_fails_after_its_join_is_removed_after_its_session_timeout()
     first, second = Client("a", version=3), Client("b", version=3)
     sim = GroupSimulation()
     for client in (first, second):
-        sim.step(sim.start(client))
+        sim.step(sim.add_client(client))
     sim.advance(6_000)
     for _ in range(9):
         sim.advance(1_000)
@@ -169,7 +169,7 @@ def test_member_that_does_not_sync_in_time_is_removed() -> None:
     first, second = Client("a", version=3, rebalance_ms=5_000), Client("b", version=3, rebalance_ms=5_000)
     sim = GroupSimulation()
     for client in (first, second):
-        sim.step(sim.start(client))
+        sim.step(sim.add_client(client))
     sim.advance(6_000)
     sim.sync(second)
     assert second.phase == "syncing"
@@ -181,7 +181,7 @@ def test_member_that_does_not_sync_in_time_is_removed() -> None:
 
 def test_group_is_stable_when_the_assignment_is_written() -> None:
     sim, client = GroupSimulation(), Client("c", version=3)
-    sim.step(sim.start(client))
+    sim.step(sim.add_client(client))
     sim.advance(3_000)
     sim.sync(client)
     assert (sim.state(), client.phase) == (GroupState.completing, "syncing")
@@ -191,7 +191,7 @@ def test_group_is_stable_when_the_assignment_is_written() -> None:
 
 def test_failed_write_of_an_assignment_starts_another_rebalance() -> None:
     sim, client = GroupSimulation(), Client("c", version=3)
-    sim.step(sim.start(client))
+    sim.step(sim.add_client(client))
     sim.advance(3_000)
     sim.sync(client)
     sim.end_write(ErrorCode.coordinator_not_available)
@@ -204,7 +204,7 @@ def test_failed_write_of_an_assignment_starts_another_rebalance() -> None:
 def test_static_member_rejoins_without_a_rebalance() -> None:
     leader, static = Client("a"), Client("b", instance="i")
     sim = stable(leader, static)
-    rejoined = sim.start(Client("b", instance="i"))
+    rejoined = sim.add_client(Client("b", instance="i"))
     static.alive = False
     sim.step(rejoined)
     assert (sim.state(), rejoined.phase) == (GroupState.stable, "joining")
@@ -223,7 +223,7 @@ def test_rejoined_static_leader_does_not_assign_again(version: int, skips: bool)
     static, other = Client("a", instance="i"), Client("b")
     sim = stable(static, other)
     static.alive = False
-    rejoined = sim.start(Client("a", instance="i", version=version))
+    rejoined = sim.add_client(Client("a", instance="i", version=version))
     sim.step(rejoined)
     sim.end_write()
     assert rejoined.join_result is not None
@@ -239,7 +239,7 @@ def test_rejoined_static_leader_does_not_assign_again(version: int, skips: bool)
 def test_failed_write_of_a_static_member_restores_its_former_id() -> None:
     leader, static = Client("a"), Client("b", instance="i")
     sim = stable(leader, static)
-    rejoined = sim.start(Client("b", instance="i"))
+    rejoined = sim.add_client(Client("b", instance="i"))
     sim.step(rejoined)
     sim.end_write(ErrorCode.not_coordinator)
     assert rejoined.errors == [ErrorCode.not_coordinator]
@@ -252,7 +252,7 @@ def test_static_member_that_changes_the_protocol_starts_a_rebalance() -> None:
     static = Client("b", instance="i", protocols=(("range", b""), ("sticky", b"")))
     sim = stable(static)
     static.alive = False
-    sim.step(sim.start(Client("b", instance="i", protocols=(("sticky", b""),))))
+    sim.step(sim.add_client(Client("b", instance="i", protocols=(("sticky", b""),))))
     assert sim.group.generation == 2
     assert sim.group.protocol_name == "sticky"
 
@@ -264,7 +264,7 @@ def test_static_members_are_removed_by_instance_id() -> None:
         [LeavingMember("", "i"), LeavingMember("", "nobody"), LeavingMember("x", "j")],
         sim.now(),
     )
-    sim.run(effects)
+    sim.apply_effects(effects)
     assert codes == [ErrorCode.none, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id]
     assert list(sim.group.static_members) == ["j"]
 
@@ -283,7 +283,7 @@ def test_group_is_empty_after_the_last_member_left() -> None:
 
 def test_full_group_rejects_members() -> None:
     sim = stable(Client("a"), sim=GroupSimulation(GroupCoordinatorConfig(group_max_size=1)))
-    late = sim.start(Client("b", version=3))
+    late = sim.add_client(Client("b", version=3))
     sim.step(late)
     assert late.errors == [ErrorCode.group_max_size_reached]
     assert len(sim.group.members) == 1
@@ -291,7 +291,7 @@ def test_full_group_rejects_members() -> None:
 
 def test_member_without_a_common_protocol_is_rejected() -> None:
     sim = stable(Client("a"))
-    other = sim.start(Client("b", protocols=(("other", b""),)))
+    other = sim.add_client(Client("b", protocols=(("other", b""),)))
     sim.step(other)
     assert other.errors == [ErrorCode.inconsistent_group_protocol]
 
@@ -331,7 +331,7 @@ def test_commits_are_accepted_from_members_of_the_generation_or_into_an_empty_gr
     group.check_commit("", None, -1)  # the group has no members
     client = Client("a", version=3)
     sim = GroupSimulation()
-    sim.step(sim.start(client))
+    sim.step(sim.add_client(client))
     sim.advance(3_000)
 
     def code(member: str, generation: int, instance: str | None = None) -> ErrorCode:
@@ -377,7 +377,7 @@ def test_dead_group_rejects_members() -> None:
     group = ClassicGroup("g", state=GroupState.dead)
     sim = GroupSimulation()
     sim.group = group
-    client = sim.start(Client("a"))
+    client = sim.add_client(Client("a"))
     sim.step(client)
     assert client.errors == [ErrorCode.coordinator_not_available]
     with pytest.raises(KafkaError):

@@ -15,10 +15,7 @@ from kio.schema.types import GroupId
 
 from ottla_broker.api.join_group import build_join_request, build_join_response
 from ottla_broker.api.sync_group import build_sync_request, build_sync_response
-from ottla_broker.broker import Broker
-from ottla_broker.config import Config
 from ottla_broker.coordination.effects import GroupMemberMetadata, JoinRequest, JoinResult, SyncRequest, SyncResult
-from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.requests.classic_rebalance import (
     read_join_group,
     read_sync_group,
@@ -28,7 +25,6 @@ from ottla_broker.requests.classic_rebalance import (
 from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.requests.reply import Buffers
 from ottla_broker.security.authorizer import AllowAll
-from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import (
     read_request,
@@ -43,8 +39,8 @@ from ottla_broker.wire.message_schema import schema_of
 from ottla_broker.wire.partition_requests import to_timedelta_field
 from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
-from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
-from tests.unit.wire.frames import framed, some
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, run_with_coordinator
+from tests.unit.wire.frames import encode_request, few_examples
 from tests.unit.wire.messages import instances
 
 PLENTY = 1 << 30
@@ -89,9 +85,9 @@ def fields_of(request: JoinRequest | SyncRequest) -> dict[str, object]:
 @pytest.mark.parametrize("version", JOIN_GROUP_VERSIONS)
 @given(sent=instances(JoinGroupRequest))
 @example(sent=SAME_NAME)
-@some
+@few_examples
 def test_join_group_is_read_as_by_kio(version: int, sent: JoinGroupRequest) -> None:
-    frame = bytes(framed(ApiKey.JOIN_GROUP, version, sent))
+    frame = bytes(encode_request(ApiKey.JOIN_GROUP, version, sent))
     header = read_request_header(frame)
     read = read_request(frame, header, JoinGroupRequest)
     context = RequestContext(cast(Any, None), ConnectionState("10.0.0.1", 1, "PLAINTEXT"), version, "me", AllowAll())
@@ -101,9 +97,9 @@ def test_join_group_is_read_as_by_kio(version: int, sent: JoinGroupRequest) -> N
 
 @pytest.mark.parametrize("version", SYNC_GROUP_VERSIONS)
 @given(sent=instances(SyncGroupRequest))
-@some
+@few_examples
 def test_sync_group_is_read_as_by_kio(version: int, sent: SyncGroupRequest) -> None:
-    frame = bytes(framed(ApiKey.SYNC_GROUP, version, sent))
+    frame = bytes(encode_request(ApiKey.SYNC_GROUP, version, sent))
     header = read_request_header(frame)
     read = read_request(frame, header, SyncGroupRequest)
     group_id, found = read_sync_group(Cursor(frame, header.body_offset), version)
@@ -112,7 +108,7 @@ def test_sync_group_is_read_as_by_kio(version: int, sent: SyncGroupRequest) -> N
 
 @pytest.mark.parametrize("version", JOIN_GROUP_VERSIONS)
 @given(result=join_results, correlation_id=st.integers(-(1 << 31), (1 << 31) - 1))
-@some
+@few_examples
 def test_join_group_is_written_as_by_kio(version: int, result: JoinResult, correlation_id: int) -> None:
     expected = write_response(ApiKey.JOIN_GROUP, version, correlation_id, build_join_response(result))
     assert write_join_group(version, correlation_id, result) == expected
@@ -120,7 +116,7 @@ def test_join_group_is_written_as_by_kio(version: int, result: JoinResult, corre
 
 @pytest.mark.parametrize("version", SYNC_GROUP_VERSIONS)
 @given(result=sync_results, correlation_id=st.integers(-(1 << 31), (1 << 31) - 1))
-@some
+@few_examples
 def test_sync_group_is_written_as_by_kio(version: int, result: SyncResult, correlation_id: int) -> None:
     expected = write_response(ApiKey.SYNC_GROUP, version, correlation_id, build_sync_response(result))
     assert write_sync_group(version, correlation_id, result) == expected
@@ -132,9 +128,7 @@ class Member:
 
     def __init__(self, broker: SmallCoordinator, versions: tuple[int, int] = LAST_VERSIONS) -> None:
         self.join_version, self.sync_version = versions
-        cast(Any, broker).config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
-        cast(Any, broker).client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
-        self.dispatcher = RequestDispatcher(cast(Broker, broker))
+        self.dispatcher = broker.create_dispatcher()
         self.connection = ConnectionState("10.0.0.1", 1, "PLAINTEXT")
         self.id = ""
 
@@ -205,7 +199,7 @@ def test_members_join_and_sync(versions: tuple[int, int]) -> None:
         await second.get_id()
         assert await rebalance(first, second) == generation + 1
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 JOIN: dict[str, Any] = {
@@ -267,7 +261,7 @@ def test_requests_that_fail_get_the_responses_of_the_handlers(kind: str) -> None
             assert expected.error_code is not ErrorCode.none
             assert await member.send(key, version, **fields) == expected
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_client_without_the_right_is_refused() -> None:
@@ -279,7 +273,7 @@ def test_a_client_without_the_right_is_refused() -> None:
             assert response.error_code is ErrorCode.group_authorization_failed
             assert response == await broker.send(key, version, **fields)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_truncated_request_is_malformed() -> None:
@@ -292,4 +286,4 @@ def test_a_truncated_request_is_malformed() -> None:
                 with pytest.raises(MalformedMessage):
                     member.dispatcher.dispatch(frame[:size], read_request_header(frame), member.connection, PLENTY)
 
-    scenario(test)
+    run_with_coordinator(test)

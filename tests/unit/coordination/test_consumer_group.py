@@ -21,7 +21,7 @@ from tests.unit.coordination.consumer_group_simulation import Client, ConsumerGr
 INTERVALS_MS = st.sampled_from((0, 1_000, 15_000))
 
 
-def group_of(members: int, partitions: int) -> tuple[ConsumerGroupSimulation, list[Client]]:
+def start_group(members: int, partitions: int) -> tuple[ConsumerGroupSimulation, list[Client]]:
     group = ConsumerGroupSimulation()
     group.set_partitions("t", partitions)
     clients = [group.add_client("t") for _ in range(members)]
@@ -58,58 +58,58 @@ def test_a_heartbeat_that_says_its_epoch_only_keeps_its_client() -> None:
 
 
 def test_the_first_member_is_assigned_everything_at_once() -> None:
-    group, [client] = group_of(1, 3)
-    group.heartbeat(client)
+    group, [client] = start_group(1, 3)
+    group.send_heartbeat(client)
     assert (client.epoch, len(client.assigned), group.state()) == (1, 3, "Stable")
 
 
 def test_a_partition_is_assigned_only_after_its_owner_has_given_it_up() -> None:
-    group, [first, second] = group_of(2, 2)
-    group.heartbeat(first)
+    group, [first, second] = start_group(2, 2)
+    group.send_heartbeat(first)
     group.reconcile(first)
-    group.heartbeat(second)
+    group.send_heartbeat(second)
     assert second.assigned == set()
     assert group.group.members["m1"].state is MemberState.unreleased_partitions
-    group.heartbeat(first)  # learns that it must give up one, and still has it
+    group.send_heartbeat(first)  # learns that it must give up one, and still has it
     assert group.state() == "Reconciling"
-    group.heartbeat(second)
+    group.send_heartbeat(second)
     assert second.assigned == set()
     group.reconcile(first)
-    group.heartbeat(first)
-    group.heartbeat(second)
+    group.send_heartbeat(first)
+    group.send_heartbeat(second)
     assert len(second.assigned) == 1 and len(first.consumes) == 1
     assert group.state() == "Stable"
 
 
 def test_a_member_that_lost_a_response_continues_with_its_previous_epoch() -> None:
-    group, [first, second] = group_of(2, 2)
-    group.heartbeat(first)
+    group, [first, second] = start_group(2, 2)
+    group.send_heartbeat(first)
     group.reconcile(first)
-    group.heartbeat(second)
-    group.heartbeat(first)
+    group.send_heartbeat(second)
+    group.send_heartbeat(first)
     group.reconcile(first)
-    group.heartbeat(first, is_response_lost=True)
-    group.heartbeat(first)
+    group.send_heartbeat(first, is_response_lost=True)
+    group.send_heartbeat(first)
     assert first.errors == [] and first.epoch == group.group.epoch
 
 
 def test_an_epoch_that_a_member_never_had_is_fenced() -> None:
-    group, [client] = group_of(1, 1)
-    group.heartbeat(client)
+    group, [client] = start_group(1, 1)
+    group.send_heartbeat(client)
     client.epoch = 7
-    group.heartbeat(client)
+    group.send_heartbeat(client)
     assert client.errors == [ErrorCode.fenced_member_epoch]
     group.converge()
 
 
 def test_a_member_that_keeps_what_it_must_give_up_is_removed() -> None:
-    group, [first, second] = group_of(2, 2)
-    group.heartbeat(first)
+    group, [first, second] = start_group(2, 2)
+    group.send_heartbeat(first)
     group.reconcile(first)
-    group.heartbeat(second)
+    group.send_heartbeat(second)
     for _ in range(15):
-        group.heartbeat(first)
-        group.heartbeat(second)
+        group.send_heartbeat(first)
+        group.send_heartbeat(second)
         group.pass_time(5_000)
     assert first.errors == [ErrorCode.unknown_member_id]
     assert second.errors == []
@@ -130,9 +130,9 @@ def test_a_static_member_gets_its_assignment_back_under_another_id() -> None:
 def test_an_instance_id_in_use_cannot_be_taken() -> None:
     group = ConsumerGroupSimulation()
     group.set_partitions("t", 1)
-    group.heartbeat(group.add_client("t", instance="i"))
+    group.send_heartbeat(group.add_client("t", instance="i"))
     rival = group.add_client("t", instance="i")
-    group.heartbeat(rival)
+    group.send_heartbeat(rival)
     assert rival.errors == [ErrorCode.unreleased_instance_id]
 
 
@@ -142,7 +142,7 @@ def test_a_static_member_returns_to_a_full_group() -> None:
     static, _ = group.add_client("t", instance="i"), group.add_client("t")
     group.converge()
     extra = group.add_client("t")
-    group.heartbeat(extra)
+    group.send_heartbeat(extra)
     assert extra.errors == [ErrorCode.group_max_size_reached]
     group.crash(extra)
     group.leave(static, for_restart=True)
@@ -152,7 +152,7 @@ def test_a_static_member_returns_to_a_full_group() -> None:
 
 
 def test_new_partitions_and_deleted_topics_are_noticed_with_the_next_heartbeat() -> None:
-    group, [client] = group_of(1, 1)
+    group, [client] = start_group(1, 1)
     client.topics = ("t", "u")
     group.converge()
     group.set_partitions("u", 2)
@@ -176,6 +176,9 @@ def test_no_partition_has_two_consumers_and_every_run_converges(data: Any) -> No
 
 
 def run_at_random(data: Any) -> None:
+    """Takes random actions. Raises AssertionError if an invariant is violated, or the group does
+    not converge.
+    """
     group = ConsumerGroupSimulation(ConsumerGroupConfig(assignment_interval_ms=data.draw(INTERVALS_MS)))
     group.set_partitions("t", data.draw(st.integers(1, 6)))
     assignor = data.draw(st.sampled_from((None, "uniform", "range")))
@@ -197,7 +200,7 @@ def run_at_random(data: Any) -> None:
         elif client is None:
             continue
         elif action in ("heartbeat", "lose response"):
-            group.heartbeat(client, is_response_lost=action == "lose response")
+            group.send_heartbeat(client, is_response_lost=action == "lose response")
         elif action == "reconcile":
             group.reconcile(client)
         elif action == "restart":
@@ -221,12 +224,12 @@ class ForgottenOwners(dict[TopicIdPartition, str]):
 
 def test_the_model_notices_an_assignment_before_the_revocation() -> None:
     """The same runs, with a coordinator that does not know who owns a partition."""
-    group, [first, second] = group_of(2, 2)
+    group, [first, second] = start_group(2, 2)
     group.group.owners = ForgottenOwners()
-    group.heartbeat(first)
+    group.send_heartbeat(first)
     group.reconcile(first)
     with pytest.raises(AssertionError):
-        group.heartbeat(second)
+        group.send_heartbeat(second)
         group.reconcile(second)
 
 
@@ -234,23 +237,23 @@ def test_changes_within_the_assignment_interval_are_assigned_together() -> None:
     group = ConsumerGroupSimulation(ConsumerGroupConfig(assignment_interval_ms=1_000))
     group.set_partitions("t", 6)
     first, second, third = (group.add_client("t") for _ in range(3))
-    group.heartbeat(first)
+    group.send_heartbeat(first)
     assert len(first.assigned) == 6, "the first assignment waits for nothing"
-    group.heartbeat(second)
-    group.heartbeat(third)
+    group.send_heartbeat(second)
+    group.send_heartbeat(third)
     assert (second.epoch, second.assigned, third.assigned) == (1, set(), set())
     assert (group.group.epoch, group.group.assignment_epoch, group.state()) == (3, 1, "Assigning")
     group.pass_time(999)
-    group.heartbeat(first)
+    group.send_heartbeat(first)
     assert group.group.assignment_epoch == 1
     group.pass_time(1)
-    group.heartbeat(first)
+    group.send_heartbeat(first)
     assert (group.group.assignment_epoch, len(first.assigned)) == (3, 2)
     group.converge()
     for client in (first, second, third):
         group.leave(client)
     late = group.add_client("t")
-    group.heartbeat(late)
+    group.send_heartbeat(late)
     assert len(late.assigned) == 6, "an empty group starts afresh"
 
 
@@ -260,7 +263,7 @@ def test_an_undone_change_leaves_the_group_as_it_was(data: st.DataObject) -> Non
     group.set_partitions("t", 5)
     clients = [group.add_client("t", instance=data.draw(st.sampled_from([None, f"i{at}"]))) for at in range(3)]
     for client in data.draw(st.lists(st.sampled_from(clients), max_size=8)):
-        group.heartbeat(client)
+        group.send_heartbeat(client)
         group.reconcile(client)
     before, change = state_of(group.group), ConsumerChange(group.group)
     for member_id in data.draw(st.lists(st.sampled_from(["m1", "m2", "other"]), min_size=1, max_size=4)):

@@ -42,7 +42,7 @@ class Groups(RuleBasedStateMachine):
     def start_dynamic_member(self, version: int, protocols: tuple[tuple[str, bytes], ...], session_ms: int) -> None:
         self.names += 1
         client = Client(f"c{self.names}", protocols=protocols, session_ms=session_ms, version=version)
-        self.sim.step(self.sim.start(client))
+        self.sim.step(self.sim.add_client(client))
 
     @rule(instance=st.sampled_from("xyz"), version=st.sampled_from([5, 9]), protocols=PROTOCOLS)
     def start_or_restart_static_member(
@@ -52,7 +52,9 @@ class Groups(RuleBasedStateMachine):
             if client.instance == instance:
                 client.alive = False
         self.names += 1
-        self.sim.step(self.sim.start(Client(f"c{self.names}", instance=instance, protocols=protocols, version=version)))
+        self.sim.step(
+            self.sim.add_client(Client(f"c{self.names}", instance=instance, protocols=protocols, version=version))
+        )
 
     @rule(pick=st.integers(0, 9), times=st.integers(1, 4))
     def step_client(self, pick: int, times: int) -> None:

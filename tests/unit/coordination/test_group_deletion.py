@@ -14,10 +14,10 @@ from tests.unit.coordination.one_shard import (
     TOPIC_ID,
     CoordinatorBroker,
     commits,
-    error_of,
     join_as_only_member,
     run_with_broker,
 )
+from tests.unit.kafka_errors import error_of
 
 
 def test_group_without_a_member_and_offsets_is_removed() -> None:
@@ -60,7 +60,7 @@ def test_group_exists_after_the_deletion_of_its_offsets_with_their_topic() -> No
 
 def test_deleted_group_and_its_offsets_do_not_return_after_a_restart() -> None:
     async def test(broker: CoordinatorBroker) -> None:
-        joined = await join_as_only_member(broker.groups)
+        joined = await join_as_only_member(broker)
         await broker.groups.commit_offsets("g", joined.member_id, None, joined.generation, commits())
         assert await error_of(broker.groups.delete_group("g")) is ErrorCode.non_empty_group
         assert await error_of(broker.groups.delete_group("h")) is ErrorCode.group_id_not_found
@@ -101,7 +101,7 @@ def test_group_whose_deletion_failed_still_exists() -> None:
 
 def test_offsets_of_subscribed_topics_cannot_be_deleted() -> None:
     async def test(broker: CoordinatorBroker) -> None:
-        joined = await join_as_only_member(broker.groups, metadata=SUBSCRIBED_TO_T)
+        joined = await join_as_only_member(broker, metadata=SUBSCRIBED_TO_T)
         both = commits(1) | commits(2, topic="u")
         await broker.groups.commit_offsets("g", joined.member_id, None, joined.generation, both)
         codes = await broker.groups.delete_offsets("g", [("t", 0), ("u", 0), ("u", 9)])
@@ -139,7 +139,7 @@ def test_offsets_expire_after_the_last_member_has_left() -> None:
     """KIP-211."""
 
     async def test(broker: CoordinatorBroker) -> None:
-        joined = await join_as_only_member(broker.groups, metadata=SUBSCRIBED_TO_T)
+        joined = await join_as_only_member(broker, metadata=SUBSCRIBED_TO_T)
         await broker.groups.commit_offsets(
             "g", joined.member_id, None, joined.generation, commits(1) | commits(2, topic="u")
         )

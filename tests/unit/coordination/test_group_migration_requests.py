@@ -18,8 +18,9 @@ from ottla_broker.coordination.effects import JoinRequest, JoinResult, LeavingMe
 from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoordinatorConfig
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.coordination.consumer_group_simulation import add_topic
-from tests.unit.coordination.consumer_heartbeats import beat, group_of
-from tests.unit.coordination.one_shard import CoordinatorBroker, commits, error_of, run_with_broker
+from tests.unit.coordination.consumer_heartbeats import find_group, send_heartbeat
+from tests.unit.coordination.one_shard import CoordinatorBroker, commits, run_with_broker
+from tests.unit.kafka_errors import error_of
 
 # Version 1 of a subscription to t, without user data and owned partitions.
 SUBSCRIPTION = bytes.fromhex("0001 00000001 000174 ffffffff 00000000")
@@ -51,19 +52,19 @@ def test_a_classic_group_becomes_a_consumer_group_and_a_classic_group_again() ->
         everything = encode_assignment({"t": frozenset((0, 1))}, 1)
         assert await sync_classic(broker, classic, {classic.member_id: everything}) == {0, 1}
 
-        newer = await beat(broker, "m", 0)
+        newer = await send_heartbeat(broker, "m", 0)
         assert newer.assignment == {}, "the classic member still has both"
-        assert group_of(broker).owners == {(topic, 0): classic.member_id, (topic, 1): classic.member_id}
-        told = broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
-        assert told is ErrorCode.rebalance_in_progress
+        assert find_group(broker).owners == {(topic, 0): classic.member_id, (topic, 1): classic.member_id}
+        code = broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
+        assert code is ErrorCode.rebalance_in_progress
         again = await join_classic(broker, classic.member_id)
         assert again.leader == "" and len(await sync_classic(broker, again)) == 1
-        newer = await beat(broker, "m", newer.member_epoch)
+        newer = await send_heartbeat(broker, "m", newer.member_epoch)
         assert newer.assignment is not None and len(newer.assignment[topic]) == 1
 
         await broker.restart()
-        assert {member.classic is None for member in group_of(broker).members.values()} == {True, False}
-        await beat(broker, "m", -1)
+        assert {member.classic is None for member in find_group(broker).members.values()} == {True, False}
+        await send_heartbeat(broker, "m", -1)
         group = broker.groups.describe_group("g")
         assert isinstance(group, ClassicGroup) and list(group.members) == [classic.member_id]
         rejoined = await join_classic(broker, classic.member_id)
@@ -80,9 +81,9 @@ def test_a_classic_group_stays_one_where_the_policy_says_so(policy: str) -> None
         add_topic(broker.image, "t", 2)
         joined = await join_classic(broker)
         await sync_classic(broker, joined)
-        assert await error_of(beat(broker, "m", 0)) is ErrorCode.group_id_not_found
+        assert await error_of(send_heartbeat(broker, "m", 0)) is ErrorCode.group_id_not_found
         await broker.groups.leave_group("g", [LeavingMember(joined.member_id)])
-        assert (await beat(broker, "m", 0)).member_epoch == 1, "an empty group may change"
+        assert (await send_heartbeat(broker, "m", 0)).member_epoch == 1, "an empty group may change"
 
     config = ConsumerGroupConfig(migration_policy=policy)
     run_with_broker(test, GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0, consumer=config))
@@ -95,7 +96,7 @@ def test_a_group_without_consumers_or_with_a_custom_assignor_stays_a_classic_gro
         own = encode_assignment({"t": frozenset((0,))}, 1)[:-4] + b"\x00\x00\x00\x01x"
         assert read_assignment(own) == ConsumerAssignment((NamedPartitions("t", (0,)),), b"x")
         await sync_classic(broker, joined, {joined.member_id: own})
-        assert await error_of(beat(broker, "m", 0)) is ErrorCode.group_id_not_found
+        assert await error_of(send_heartbeat(broker, "m", 0)) is ErrorCode.group_id_not_found
 
     run_with_broker(test, CLASSIC_CONFIG)
 
@@ -103,9 +104,9 @@ def test_a_group_without_consumers_or_with_a_custom_assignor_stays_a_classic_gro
 def test_a_classic_member_joins_an_empty_consumer_group_as_a_classic_group() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         add_topic(broker.image, "t", 1)
-        await beat(broker, "m", 0)
+        await send_heartbeat(broker, "m", 0)
         await broker.groups.commit_offsets("g", "m", None, 1, commits())
-        await beat(broker, "m", -1)
+        await send_heartbeat(broker, "m", -1)
         await join_classic(broker)
         assert isinstance(broker.groups.describe_group("g"), ClassicGroup)
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
@@ -121,14 +122,14 @@ def test_classic_members_that_do_not_rejoin_are_removed() -> None:
         add_topic(broker.image, "t", 2)
         classic = await join_classic(broker)
         await sync_classic(broker, classic, {classic.member_id: encode_assignment({"t": frozenset((0, 1))}, 1)})
-        epoch = (await beat(broker, "m", 0)).member_epoch
+        epoch = (await send_heartbeat(broker, "m", 0)).member_epoch
         for _ in range(14):
             await asyncio.sleep(5)
-            if classic.member_id in group_of(broker).members:
-                told = broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
-                assert told is ErrorCode.rebalance_in_progress  # which it ignores
-            epoch = (await beat(broker, "m", epoch)).member_epoch
-        assert list(group_of(broker).members) == ["m"]
-        assert len(group_of(broker).members["m"].assigned[UUID(int=1)]) == 2
+            if classic.member_id in find_group(broker).members:
+                code = broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
+                assert code is ErrorCode.rebalance_in_progress  # which it ignores
+            epoch = (await send_heartbeat(broker, "m", epoch)).member_epoch
+        assert list(find_group(broker).members) == ["m"]
+        assert len(find_group(broker).members["m"].assigned[UUID(int=1)]) == 2
 
     run_with_broker(test, CLASSIC_CONFIG)

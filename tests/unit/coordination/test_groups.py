@@ -27,21 +27,21 @@ from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.wire.control_records import encode_end_transaction_marker
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
-from tests.sim.virtual_loop import run_in_virtual_time
+from tests.unit.async_tests import virtual_time_test
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
 from tests.unit.coordination.one_shard import (
     CoordinatorBroker,
     commits,
-    error_of,
     join_as_only_member,
     join_request,
     run_with_broker,
 )
+from tests.unit.kafka_errors import error_of
 
 
 def test_group_survives_a_restart() -> None:
     async def test(broker: CoordinatorBroker) -> None:
-        joined = await join_as_only_member(broker.groups)
+        joined = await join_as_only_member(broker)
         await broker.groups.commit_offsets("g", joined.member_id, None, joined.generation, commits(5))
         await broker.restart()
         broker.groups.heartbeat("g", joined.member_id, None, joined.generation)
@@ -149,39 +149,37 @@ def test_requests_are_rejected_during_loading_and_after_unloading() -> None:
     run_with_broker(test)
 
 
-def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_before() -> None:
-    async def main() -> None:
-        read: list[int] = []
+@virtual_time_test
+async def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_before() -> None:
+    read: list[int] = []
 
-        class RecordingJournal(MemoryJournal):
-            def read(self):  # type: ignore[no-untyped-def]
-                read.append(self.partition)
-                yield b""
+    class RecordingJournal(MemoryJournal):
+        def read(self):  # type: ignore[no-untyped-def]
+            read.append(self.partition)
+            yield b""
 
-        groups = GroupCoordinator(
-            virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 3
-        )
-        group_in_partition = {coordinator_partition(name, 3): name for name in map(str, range(100))}
-        async with groups._loading:
-            loads = [asyncio.ensure_future(groups.load(RecordingJournal(partition))) for partition in range(3)]
-            await asyncio.sleep(0)
-            for name in group_in_partition.values():
-                call = groups.commit_offsets(name, "", None, -1, commits())
-                assert await error_of(call) is ErrorCode.coordinator_load_in_progress
-            groups.unload(1)
-        await asyncio.gather(*loads)
-        assert read == [0, 2]
-        assert groups.fetch_offsets(group_in_partition[2]) == {}
-        groups.close()
-
-    run_in_virtual_time(main())
+    groups = GroupCoordinator(
+        virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 3
+    )
+    group_in_partition = {coordinator_partition(name, 3): name for name in map(str, range(100))}
+    async with groups._loading:
+        loads = [asyncio.ensure_future(groups.load(RecordingJournal(partition))) for partition in range(3)]
+        await asyncio.sleep(0)
+        for name in group_in_partition.values():
+            call = groups.commit_offsets(name, "", None, -1, commits())
+            assert await error_of(call) is ErrorCode.coordinator_load_in_progress
+        groups.unload(1)
+    await asyncio.gather(*loads)
+    assert read == [0, 2]
+    assert groups.fetch_offsets(group_in_partition[2]) == {}
+    groups.close()
 
 
 def test_partition_unloaded_during_loading_keeps_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions of the members would expire here, each with a write."""
 
     async def test(broker: CoordinatorBroker) -> None:
-        await join_as_only_member(broker.groups)
+        await join_as_only_member(broker)
         for n in range(200):
             await broker.groups.commit_offsets(f"g{n}", "", None, -1, commits(n))
         monkeypatch.setattr(loading, "LOADING_SLICE_S", -1.0)  # every step is followed by a pause
@@ -252,29 +250,25 @@ def test_broker_without_a_session_serves_no_group() -> None:
     run_with_broker(test)
 
 
-def test_coordinator_is_not_available_without_the_offsets_topic() -> None:
-    async def main() -> None:
-        groups = GroupCoordinator(
-            virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 0
-        )
-        assert await error_of(groups.join_group("g", join_request())) is ErrorCode.coordinator_not_available
-
-    run_in_virtual_time(main())
+@virtual_time_test
+async def test_coordinator_is_not_available_without_the_offsets_topic() -> None:
+    groups = GroupCoordinator(
+        virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 0
+    )
+    assert await error_of(groups.join_group("g", join_request())) is ErrorCode.coordinator_not_available
 
 
-def test_partition_of_a_group_is_the_hash_of_its_name() -> None:
-    async def main() -> None:
-        groups = GroupCoordinator(
-            virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 50
-        )
-        partition = coordinator_partition("g", 50)
-        await groups.load(MemoryJournal(partition))
-        await groups.commit_offsets("g", "", None, -1, commits())
-        other = next(name for name in map(str, range(100)) if coordinator_partition(name, 50) != partition)
-        assert await error_of(groups.commit_offsets(other, "", None, -1, commits())) is ErrorCode.not_coordinator
-        groups.close()
-
-    run_in_virtual_time(main())
+@virtual_time_test
+async def test_partition_of_a_group_is_the_hash_of_its_name() -> None:
+    groups = GroupCoordinator(
+        virtual_runtime(), GroupCoordinatorConfig(), CoordinatorMetadata(MetadataImage()), lambda: 50
+    )
+    partition = coordinator_partition("g", 50)
+    await groups.load(MemoryJournal(partition))
+    await groups.commit_offsets("g", "", None, -1, commits())
+    other = next(name for name in map(str, range(100)) if coordinator_partition(name, 50) != partition)
+    assert await error_of(groups.commit_offsets(other, "", None, -1, commits())) is ErrorCode.not_coordinator
+    groups.close()
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
@@ -307,7 +301,7 @@ def test_empty_group_ids_and_unknown_members_are_rejected() -> None:
 
 def test_idle_group_has_one_timer_and_an_empty_group_none() -> None:
     async def test(broker: CoordinatorBroker) -> None:
-        joined = await join_as_only_member(broker.groups)
+        joined = await join_as_only_member(broker)
         shard = broker.groups._shards[0]
         for _ in range(100):
             await asyncio.sleep(3)
@@ -324,7 +318,7 @@ def test_records_have_kafkas_format() -> None:
     """Rule 10 (docs/rules.md)."""
 
     async def test(broker: CoordinatorBroker) -> None:
-        joined = await join_as_only_member(broker.groups)
+        joined = await join_as_only_member(broker)
         await broker.groups.commit_offsets("g", joined.member_id, None, joined.generation, commits())
         group, offset = broker.records()
         assert decode_key(group.key or b"") == GroupMetadataKey("g")

@@ -15,7 +15,7 @@ from ottla_broker.wire.codec import request_class
 from ottla_broker.wire.errors import ErrorCode
 from tests.unit.authorizers import DenyAll
 from tests.unit.coordination.memory_journal import MemoryJournal
-from tests.unit.coordination.small_coordinator import SmallCoordinator, commit, partition, scenario
+from tests.unit.coordination.small_coordinator import SmallCoordinator, commit, partition, run_with_coordinator
 from tests.unit.wire.messages import instances
 
 COORDINATOR_APIS = {
@@ -52,7 +52,7 @@ def test_coordinator_of_a_group_is_found(version: int) -> None:
         found = response.coordinators[0] if version >= 4 else response
         assert (found.error_code, found.node_id) == (ErrorCode.coordinator_not_available, -1)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize("version", [2, 4, 6])
@@ -67,7 +67,7 @@ def test_transactional_producer_finds_its_coordinator_and_begins(version: int) -
             response = await broker.send(ApiKey.INIT_PRODUCER_ID, version, **fields)
             assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.none, 5, epoch)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -77,10 +77,11 @@ def test_producer_ids_are_allocated(version: int) -> None:
         assert [(a.producer_id, a.producer_epoch) for a in responses] == [(5, 0), (6, 0), (-1, -1)]
         assert responses[2].error_code is ErrorCode.coordinator_load_in_progress
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 async def join_group(broker: SmallCoordinator, version: int) -> Any:
+    """Joins alone, with the member id that versions from 4 on require. Returns the response."""
     fields = {
         "group_id": "g",
         "session_timeout": datetime.timedelta(seconds=10),
@@ -132,7 +133,7 @@ def test_member_joins_syncs_and_leaves_in_every_version(version: int) -> None:
         ].error_code is ErrorCode.none
         assert broker.group_coordinator.list_groups() == []
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_leave_group_reports_errors_of_members_in_every_version() -> None:
@@ -144,7 +145,7 @@ def test_leave_group_reports_errors_of_members_in_every_version() -> None:
         response = await broker.send(ApiKey.LEAVE_GROUP, 3, group_id="g", members=[{"member_id": "x"}])
         assert (response.error_code, response.members[0].error_code) == (ErrorCode.none, ErrorCode.unknown_member_id)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_sync_without_a_protocol_is_rejected() -> None:
@@ -153,7 +154,7 @@ def test_sync_without_a_protocol_is_rejected() -> None:
         member = {"group_id": "g", "member_id": joined.member_id, "generation_id": 1}
         assert (await broker.send(ApiKey.SYNC_GROUP, 5, **member)).error_code is ErrorCode.inconsistent_group_protocol
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_heartbeats_succeed_while_the_group_is_loaded() -> None:
@@ -165,7 +166,7 @@ def test_heartbeats_succeed_while_the_group_is_loaded() -> None:
         broker.group_coordinator._shards[0].state = ShardState.serving
         assert (await broker.send(ApiKey.HEARTBEAT, 4, **member)).error_code is ErrorCode.unknown_member_id
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_unknown_groups_are_described_as_dead_and_cannot_be_deleted() -> None:
@@ -185,7 +186,7 @@ def test_unknown_groups_are_described_as_dead_and_cannot_be_deleted() -> None:
             await broker.send(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=topics)
         ).error_code is ErrorCode.group_id_not_found
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_requests_without_authorization_are_rejected() -> None:
@@ -214,7 +215,7 @@ def test_requests_without_authorization_are_rejected() -> None:
             await broker.send(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None)
         ).error_code is ErrorCode.cluster_authorization_failed
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_member_id_of_a_long_client_id_is_truncated() -> None:
@@ -227,7 +228,7 @@ def test_member_id_of_a_long_client_id_is_truncated() -> None:
             broker.group_coordinator.unload(0)
             await broker.group_coordinator.load(MemoryJournal())
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 VERSIONS = [
@@ -250,4 +251,4 @@ def test_arbitrary_requests_get_a_response_of_their_schema(requests: list[tuple[
             async with asyncio.timeout(3 * 3_600):  # the longest session is half an hour
                 await broker.send_message(key, version, request)
 
-    scenario(test)
+    run_with_coordinator(test)

@@ -8,7 +8,14 @@ import pytest
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode
-from tests.unit.coordination.small_coordinator import TOPIC, SmallCoordinator, commit, error_codes, partition, scenario
+from tests.unit.coordination.small_coordinator import (
+    TOPIC,
+    SmallCoordinator,
+    commit,
+    error_codes,
+    partition,
+    run_with_coordinator,
+)
 
 
 @pytest.mark.parametrize("version", range(2, 11))
@@ -20,7 +27,7 @@ def test_commits_of_every_version_are_stored(version: int) -> None:
         assert found[0].leader_epoch == (3 if version >= 6 else -1)
         assert found[0].topic_id == TOPIC.id
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize("version", [2, 9, 10])
@@ -32,7 +39,7 @@ def test_invalid_partitions_do_not_prevent_the_commit_of_others(version: int) ->
         unknown = ErrorCode.unknown_topic_id if version == 10 else ErrorCode.unknown_topic_or_partition
         assert await commit(broker, version, topics=missing) == [unknown]
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_commit_with_a_generation_of_an_unknown_group_is_rejected() -> None:
@@ -40,7 +47,7 @@ def test_commit_with_a_generation_of_an_unknown_group_is_rejected() -> None:
         assert await commit(broker, 8, partition(0), generation_id_or_member_epoch=3) == [ErrorCode.illegal_generation]
         assert await commit(broker, 9, partition(0), generation_id_or_member_epoch=3) == [ErrorCode.group_id_not_found]
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_retention_time_of_a_commit_is_stored() -> None:
@@ -48,7 +55,7 @@ def test_retention_time_of_a_commit_is_stored() -> None:
         await commit(broker, 4, partition(0), retention_time=datetime.timedelta(seconds=60))
         assert broker.group_coordinator.fetch_offsets("g")["t"][0].expire_ms == broker.runtime.now_ms() + 60_000
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize("version", range(1, 11))
@@ -71,7 +78,7 @@ def test_offsets_are_fetched_in_every_version(version: int) -> None:
             fetched = response.groups[0] if version >= 8 else response
             assert [[p.partition_index for p in topic.partitions] for topic in fetched.topics] == [[1]]
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
@@ -85,7 +92,7 @@ def test_error_of_a_fetch_is_in_the_field_that_its_version_has(version: int) -> 
         else:
             assert (response.groups[0] if version >= 8 else response).error_code is ErrorCode.not_coordinator
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_recreated_topic_has_no_offsets() -> None:
@@ -100,7 +107,7 @@ def test_recreated_topic_has_no_offsets() -> None:
         response = await broker.send(ApiKey.OFFSET_FETCH, 9, groups=[{"group_id": "g", "topics": None}])
         assert [topic.partitions for topic in response.groups[0].topics] in ([], [()])
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_unknown_topic_id_is_reported() -> None:
@@ -110,7 +117,7 @@ def test_unknown_topic_id_is_reported() -> None:
         (topic,) = response.groups[0].topics
         assert (topic.topic_id, topic.partitions[0].error_code) == (UUID(int=99), ErrorCode.unknown_topic_id)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_offsets_are_deleted_by_partition() -> None:
@@ -123,4 +130,4 @@ def test_offsets_are_deleted_by_partition() -> None:
         assert (response.error_code, error_codes(response)) == (ErrorCode.none, [ErrorCode.none, unknown, unknown])
         assert list(broker.group_coordinator.fetch_offsets("g")["t"]) == [1]
 
-    scenario(test)
+    run_with_coordinator(test)

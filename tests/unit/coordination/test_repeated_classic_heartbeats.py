@@ -18,14 +18,15 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import schema_of
 from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
-from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, run_with_coordinator
 
 KEY = ApiKey.HEARTBEAT
 
 
 class Member:
-    """A member of the group g and its connection. `was_repeated`: the last request was not
-    parsed."""
+    """A member of the group g and its connection. `was_repeated`: the last heartbeat was answered
+    without being parsed.
+    """
 
     def __init__(self, broker: SmallCoordinator, version: int = 4) -> None:
         self.broker = broker
@@ -36,7 +37,7 @@ class Member:
         self.was_repeated = False
 
     async def join(self) -> int:
-        """The generation."""
+        """Joins the group, alone. Returns the generation."""
         joined: Any = None
         for _ in range(2):  # the first response has the member id
             joined = await self.broker.send(
@@ -59,6 +60,7 @@ class Member:
         assert synced.error_code is ErrorCode.none
 
     async def send(self, generation: int) -> ErrorCode:
+        """Sends a heartbeat, which is parsed unless it repeats the last one."""
         self.correlation_id += 1
         names = {"group_id": "g", "member_id": self.member_id, "generation_id": generation}
         request = build_message(schema_of(request_class(KEY, self.version)), names)
@@ -76,7 +78,7 @@ class Member:
         return cast(ErrorCode, read_response(bytes(response[4:]), KEY, self.version).error_code)
 
 
-async def settle(member: Member) -> int:
+async def join_alone(member: Member) -> int:
     """The member joins alone and sends its first heartbeat. Returns the generation."""
     generation = await member.join()
     await member.sync(generation)
@@ -88,7 +90,7 @@ async def settle(member: Member) -> int:
 def test_a_repeated_heartbeat_extends_the_session() -> None:
     async def test(broker: SmallCoordinator) -> None:
         member = Member(broker)
-        generation = await settle(member)
+        generation = await join_alone(member)
         for _ in range(3):
             await asyncio.sleep(8)
             assert await member.send(generation) is ErrorCode.none
@@ -97,14 +99,14 @@ def test_a_repeated_heartbeat_extends_the_session() -> None:
         assert await member.send(generation) is ErrorCode.unknown_member_id
         assert member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_repeated_heartbeat_follows_the_generations_of_the_group(version: int) -> None:
     async def test(broker: SmallCoordinator) -> None:
         member, other = Member(broker, version), Member(broker)
-        generation = await settle(member)
+        generation = await join_alone(member)
         joining = asyncio.ensure_future(other.join())
         await asyncio.sleep(1)
         assert await member.send(generation) is ErrorCode.rebalance_in_progress
@@ -116,18 +118,18 @@ def test_a_repeated_heartbeat_follows_the_generations_of_the_group(version: int)
         assert await member.send(generation + 1) is ErrorCode.none
         assert member.was_repeated, "another generation"
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_heartbeat_of_another_member_is_parsed() -> None:
     async def test(broker: SmallCoordinator) -> None:
         member = Member(broker)
-        generation = await settle(member)
+        generation = await join_alone(member)
         member.member_id = "x" * len(member.member_id)
         assert await member.send(generation) is ErrorCode.unknown_member_id
         assert not member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
@@ -135,7 +137,7 @@ def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
         broker.authorizer = rights = DenyAll()
         rights.denies = False
         member = Member(broker)
-        generation = await settle(member)
+        generation = await join_alone(member)
         (shard,) = broker.group_coordinator._shards.values()
         for state, expected in (
             (ShardState.loading, ErrorCode.none),
@@ -151,16 +153,16 @@ def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
         assert refused.value.code is ErrorCode.group_authorization_failed
         assert not member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_older_versions_are_always_parsed(version: int) -> None:
     async def test(broker: SmallCoordinator) -> None:
         member = Member(broker, version)
-        generation = await settle(member)
+        generation = await join_alone(member)
         for _ in range(2):
             assert await member.send(generation) is ErrorCode.none
             assert not member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)

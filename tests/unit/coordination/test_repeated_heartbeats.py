@@ -15,14 +15,16 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import schema_of
 from ottla_broker.wire.request_header import read_request_header
 from tests.unit.authorizers import DenyAll
-from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, run_with_coordinator
 
 KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
 JOIN = {"rebalance_timeout": timedelta(minutes=1), "subscribed_topic_names": ("t",), "topic_partitions": ()}
 
 
 class Member:
-    """A member and its connection. `was_repeated`: the last request was not parsed."""
+    """A member of the group g and its connection. `was_repeated`: the last heartbeat was answered
+    without being parsed.
+    """
 
     def __init__(self, broker: SmallCoordinator, member_id: str) -> None:
         self.broker = broker
@@ -32,6 +34,9 @@ class Member:
         self.was_repeated = False
 
     async def send(self, epoch: int, **fields: Any) -> Any:
+        """Sends a heartbeat, which is parsed unless it repeats the last one. Returns its
+        response.
+        """
         self.correlation_id += 1
         names = {"group_id": "g", "member_id": self.member_id, "member_epoch": epoch, "topic_partitions": None} | fields
         request = build_message(schema_of(request_class(KEY, 1)), names)
@@ -54,7 +59,7 @@ class Member:
             return build_error_response(handler.response, reason)
 
 
-async def settle(member: Member) -> Any:
+async def join_and_repeat_heartbeat(member: Member) -> Any:
     """The member joins, reports nothing new, and repeats that."""
     joined = await member.send(0, **JOIN)
     parsed = await member.send(joined.member_epoch)
@@ -67,7 +72,7 @@ async def settle(member: Member) -> Any:
 def test_a_repeated_heartbeat_gets_the_last_response_and_extends_the_session() -> None:
     async def test(broker: SmallCoordinator) -> None:
         member = Member(broker, "m")
-        await settle(member)
+        await join_and_repeat_heartbeat(member)
         for _ in range(3):
             await asyncio.sleep(40)
             assert (await member.send(1)).error_code is ErrorCode.none
@@ -76,13 +81,13 @@ def test_a_repeated_heartbeat_gets_the_last_response_and_extends_the_session() -
         assert (await member.send(1)).error_code is ErrorCode.unknown_member_id
         assert member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_repeated_heartbeat_follows_changes_of_the_group() -> None:
     async def test(broker: SmallCoordinator) -> None:
         first, second = Member(broker, "m"), Member(broker, "n")
-        await settle(first)
+        await join_and_repeat_heartbeat(first)
         await asyncio.sleep(2)
         await second.send(0, **JOIN)
         response = await first.send(1)
@@ -106,7 +111,7 @@ def test_a_repeated_heartbeat_follows_changes_of_the_group() -> None:
         assert (await first.send(9)).error_code is ErrorCode.fenced_member_epoch
         assert first.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_repeated_heartbeat_follows_changes_of_topics_configs_and_rights() -> None:
@@ -114,7 +119,7 @@ def test_a_repeated_heartbeat_follows_changes_of_topics_configs_and_rights() -> 
         broker.authorizer = rights = DenyAll()
         rights.denies = False
         member = Member(broker, "m")
-        await settle(member)
+        await join_and_repeat_heartbeat(member)
         broker.group_coordinator.metadata.on_topics_changed()
         assert (await member.send(1)).error_code is ErrorCode.none
         assert member.was_repeated
@@ -126,7 +131,7 @@ def test_a_repeated_heartbeat_follows_changes_of_topics_configs_and_rights() -> 
         assert (await member.send(1)).error_code is ErrorCode.group_authorization_failed
         assert not member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_heartbeat_that_says_more_is_never_repeated() -> None:
@@ -137,4 +142,4 @@ def test_a_heartbeat_that_says_more_is_never_repeated() -> None:
             await member.send(joined.member_epoch, topic_partitions=())
             assert not member.was_repeated
 
-    scenario(test)
+    run_with_coordinator(test)

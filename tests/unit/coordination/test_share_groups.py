@@ -16,7 +16,8 @@ from ottla_broker.coordination.share_group_requests import StatePartition
 from ottla_broker.coordination.share_heartbeat import ShareHeartbeat, ShareHeartbeatResult
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.coordination.consumer_group_simulation import add_topic
-from tests.unit.coordination.one_shard import CoordinatorBroker, commits, error_of, join_request, run_with_broker
+from tests.unit.coordination.one_shard import CoordinatorBroker, commits, join_request, run_with_broker
+from tests.unit.kafka_errors import error_of
 
 
 class MemoryStates:
@@ -37,7 +38,9 @@ class MemoryStates:
         self.states.pop((group_id, at.topic_id, at.partition), None)
 
 
-def run(test: Callable[[CoordinatorBroker, MemoryStates], Awaitable[None]]) -> None:
+def run_with_states(test: Callable[[CoordinatorBroker, MemoryStates], Awaitable[None]]) -> None:
+    """Runs a test of a group coordinator with share coordinators, on virtual time."""
+
     async def with_states(broker: CoordinatorBroker) -> None:
         states = MemoryStates()
         broker.share_states = lambda: states
@@ -47,36 +50,36 @@ def run(test: Callable[[CoordinatorBroker, MemoryStates], Awaitable[None]]) -> N
     run_with_broker(with_states)
 
 
-async def beat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any) -> ShareHeartbeatResult:
+async def send_heartbeat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any) -> ShareHeartbeatResult:
     """A heartbeat; a member that joins subscribes to t."""
     if epoch == 0:
         fields = {"subscribed_topic_names": ("t",)} | fields
     return await broker.groups.share_groups_of("g").heartbeat("g", ShareHeartbeat(member, epoch, **fields))
 
 
-def group_of(broker: CoordinatorBroker) -> ShareGroup:
+def find_group(broker: CoordinatorBroker) -> ShareGroup:
     return broker.groups.share_groups_of("g").find_group("g")
 
 
 def test_the_first_heartbeat_has_the_assignment_of_initialized_partitions() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
         topic = add_topic(broker.image, "t", 3)
-        joined = await beat(broker, "m", 0)
+        joined = await send_heartbeat(broker, "m", 0)
         assert joined.assignment == {topic: frozenset(range(3))}
         assert states.states == {("g", topic, at): (2, -1) for at in range(3)}
-        again = await beat(broker, "m", joined.member_epoch)
+        again = await send_heartbeat(broker, "m", joined.member_epoch)
         assert (again.assignment, again.member_epoch) == (None, joined.member_epoch)
 
-    run(test)
+    run_with_states(test)
 
 
 def test_a_group_is_restored_from_its_records() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
         add_topic(broker.image, "t", 3)
-        joined = await beat(broker, "m", 0, rack_id="r", client_id="c", client_host="/h")
-        before = group_of(broker)
+        joined = await send_heartbeat(broker, "m", 0, rack_id="r", client_id="c", client_host="/h")
+        before = find_group(broker)
         await broker.restart()
-        after = group_of(broker)
+        after = find_group(broker)
         assert (after.members, after.targets, after.initialized) == (
             before.members,
             before.targets,
@@ -87,23 +90,23 @@ def test_a_group_is_restored_from_its_records() -> None:
             before.assignment_epoch,
             before.metadata_hash,
         )
-        assert (await beat(broker, "m", joined.member_epoch)).member_epoch == joined.member_epoch
-        assert await error_of(beat(broker, "other", 1)) is ErrorCode.unknown_member_id
-        assert await error_of(beat(broker, "m", 77)) is ErrorCode.fenced_member_epoch
+        assert (await send_heartbeat(broker, "m", joined.member_epoch)).member_epoch == joined.member_epoch
+        assert await error_of(send_heartbeat(broker, "other", 1)) is ErrorCode.unknown_member_id
+        assert await error_of(send_heartbeat(broker, "m", 77)) is ErrorCode.fenced_member_epoch
 
-    run(test)
+    run_with_states(test)
 
 
 def test_a_partition_whose_state_cannot_be_initialized_is_assigned_later() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
         topic = add_topic(broker.image, "t", 1)
         states.failure = KafkaError(ErrorCode.coordinator_not_available)
-        joined = await beat(broker, "m", 0)
+        joined = await send_heartbeat(broker, "m", 0)
         assert joined.assignment == {}
         states.failure = None
-        assert (await beat(broker, "m", joined.member_epoch)).assignment == {topic: frozenset({0})}
+        assert (await send_heartbeat(broker, "m", joined.member_epoch)).assignment == {topic: frozenset({0})}
 
-    run(test)
+    run_with_states(test)
 
 
 def test_a_coordinator_that_cannot_replicate_initializes_no_state() -> None:
@@ -112,36 +115,36 @@ def test_a_coordinator_that_cannot_replicate_initializes_no_state() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
         topic = add_topic(broker.image, "t", 1)
         states.failure = KafkaError(ErrorCode.coordinator_not_available)
-        joined = await beat(broker, "m", 0)
+        joined = await send_heartbeat(broker, "m", 0)
         states.failure, broker.journal.delay_s = None, 20
-        assert await error_of(beat(broker, "m", joined.member_epoch)) is ErrorCode.coordinator_not_available
+        assert await error_of(send_heartbeat(broker, "m", joined.member_epoch)) is ErrorCode.coordinator_not_available
         assert states.states == {}
         broker.journal.delay_s = 0
         await asyncio.sleep(20)
-        assert (await beat(broker, "m", joined.member_epoch)).assignment == {topic: frozenset({0})}
+        assert (await send_heartbeat(broker, "m", joined.member_epoch)).assignment == {topic: frozenset({0})}
 
-    run(test)
+    run_with_states(test)
 
 
 def test_new_partitions_are_assigned_and_members_expire() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
 
         topic = add_topic(broker.image, "t", 1)
-        joined = await beat(broker, "m", 0)
+        joined = await send_heartbeat(broker, "m", 0)
         add_topic(broker.image, "t", 2)
         broker.groups.metadata.on_topics_changed()
-        grown = await beat(broker, "m", joined.member_epoch)
+        grown = await send_heartbeat(broker, "m", joined.member_epoch)
         assert grown.assignment == {topic: frozenset({0, 1})}
         await asyncio.sleep(50)
-        assert group_of(broker).state is ShareGroupState.empty
+        assert find_group(broker).state is ShareGroupState.empty
 
-    run(test)
+    run_with_states(test)
 
 
 def test_groups_of_another_kind_are_left_alone() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
         add_topic(broker.image, "t", 1)
-        joined = await beat(broker, "m", 0)
+        joined = await send_heartbeat(broker, "m", 0)
         assert await error_of(broker.groups.join_group("g", join_request())) is ErrorCode.inconsistent_group_protocol
         assert (
             await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.group_id_not_found
@@ -150,32 +153,32 @@ def test_groups_of_another_kind_are_left_alone() -> None:
             broker.groups.fetch_offsets("g")
         assert [(one.id, one.type) for one in broker.groups.list_groups()] == [("g", "share")]
         assert await error_of(broker.groups.delete_group("g")) is ErrorCode.non_empty_group
-        await beat(broker, "m", -1)
+        await send_heartbeat(broker, "m", -1)
         assert joined.member_epoch > 0
         await broker.groups.delete_group("g")
         assert (broker.groups.list_groups(), states.states) == ([], {})
         await broker.restart()
         assert broker.groups.list_groups() == []
 
-    run(test)
+    run_with_states(test)
 
 
 def test_offsets_are_set_in_a_later_state_epoch() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
         topic = add_topic(broker.image, "t", 1)
-        await beat(broker, "m", 0)
+        await send_heartbeat(broker, "m", 0)
         at = StatePartition(topic, 0)
         requests = broker.groups.share_groups_of("g")
         assert await error_of(requests.alter_offsets("g", {at: 5})) is ErrorCode.non_empty_group
-        await beat(broker, "m", -1)
+        await send_heartbeat(broker, "m", -1)
         first_epoch, _ = states.states["g", topic, 0]
         assert await requests.alter_offsets("g", {at: 5}) == {}
         epoch, start = states.states["g", topic, 0]
         assert epoch > first_epoch and start == 5
         assert await requests.delete_offsets("g", [topic]) == {}
-        assert (states.states, group_of(broker).initialized) == ({}, {})
+        assert (states.states, find_group(broker).initialized) == ({}, {})
 
-    run(test)
+    run_with_states(test)
 
 
 TOPICS = [UUID(int=1), UUID(int=2)]

@@ -20,128 +20,127 @@ from ottla_broker.coordination.streams_heartbeat import StreamsHeartbeat, heartb
 from ottla_broker.coordination.streams_tasks import NOTHING_ASSIGNED, Task, group_tasks, tasks_of
 from ottla_broker.coordination.streams_topology import StreamsStatus
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.coordination.streams_group_world import (
+from tests.unit.coordination.streams_group_simulation import (
     CHANGELOG,
     TOPOLOGY,
     Client,
     FakeMetadata,
-    StreamsGroupWorld,
+    StreamsGroupSimulation,
 )
+from tests.unit.kafka_errors import error_raised_by
 
 
 def test_statuses_say_what_is_missing() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
     client = Client("m", "p")
-    assert [one.code for one in world.send(client).statuses] == [StreamsStatus.missing_source_topics]
-    assert world.group.state.value == "NotReady"
-    world.metadata.set(lines=2)
-    result = world.send(client)
+    assert [one.code for one in group.send_heartbeat(client).statuses] == [StreamsStatus.missing_source_topics]
+    assert group.group.state.value == "NotReady"
+    group.metadata.set_partition_counts(lines=2)
+    result = group.send_heartbeat(client)
     assert [one.code for one in result.statuses] == [StreamsStatus.missing_internal_topics]
     assert result.missing_topics == (CHANGELOG._replace(partitions=2),)
-    world.metadata.set(counts=2)
-    result = world.send(client)
+    group.metadata.set_partition_counts(counts=2)
+    result = group.send_heartbeat(client)
     assert not result.statuses and result.tasks is not None and set(result.tasks.active) == {"0"}
-    assert str(world.group.state) == "Stable"
+    assert str(group.group.state) == "Stable"
 
 
 def test_the_first_assignment_waits_for_more_members() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=3000))
-    world.metadata.set(lines=2, counts=2)
+    group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=3000))
+    group.metadata.set_partition_counts(lines=2, counts=2)
     one, two = Client("a", "p"), Client("b", "q")
-    assert [it.code for it in world.send(one).statuses] == [StreamsStatus.assignment_delayed]
+    assert [it.code for it in group.send_heartbeat(one).statuses] == [StreamsStatus.assignment_delayed]
     assert one.epoch == 1, "it waits in the first epoch"
-    world.send(two)
-    world.now_ms = 3000
-    world.send(one)
-    world.send(two)
+    group.send_heartbeat(two)
+    group.now_ms = 3000
+    group.send_heartbeat(one)
+    group.send_heartbeat(two)
     assert [len(client.assigned.active["0"]) for client in (one, two)] == [1, 1]
 
 
 def test_a_shutdown_of_the_application_is_reported_to_all_members_until_the_group_is_empty() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    group.metadata.set_partition_counts(lines=2, counts=2)
     clients = [Client("a", "p"), Client("b", "q")]
     for client in clients:
-        world.send(client)
-    world.group.shutdown_requested_by = "a"
-    world.fence("a")
-    assert [it.code for it in world.send(clients[1]).statuses] == [StreamsStatus.shutdown_application]
-    world.fence("b")
-    assert not world.send(Client("c", "p")).statuses
+        group.send_heartbeat(client)
+    group.group.shutdown_requested_by = "a"
+    group.fence("a")
+    assert [it.code for it in group.send_heartbeat(clients[1]).statuses] == [StreamsStatus.shutdown_application]
+    group.fence("b")
+    assert not group.send_heartbeat(Client("c", "p")).statuses
 
 
-@pytest.mark.parametrize(("epoch", "code"), [(9, ErrorCode.fenced_member_epoch), (1, ErrorCode.fenced_member_epoch)])
-def test_a_wrong_epoch_is_fenced(epoch: int, code: ErrorCode) -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+@pytest.mark.parametrize("epoch", [1, 9])
+def test_a_wrong_epoch_is_fenced(epoch: int) -> None:
+    group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    group.metadata.set_partition_counts(lines=2, counts=2)
     client = Client("a", "p")
-    world.send(client)
+    group.send_heartbeat(client)
     client.epoch = epoch
-    with pytest.raises(KafkaError) as refused:
-        world.send(client)
-    assert refused.value.code is code
-    assert world.group.state is StreamsGroupState.stable
+    assert error_raised_by(group.send_heartbeat, client) is ErrorCode.fenced_member_epoch
+    assert group.group.state is StreamsGroupState.stable
 
 
 @pytest.mark.parametrize("same_epoch", [True, False])
 def test_a_member_that_lost_a_response_gets_its_tasks_with_the_next_one(same_epoch: bool) -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    group.metadata.set_partition_counts(lines=2, counts=2)
     one, two = Client("a", "p"), Client("b", "q")
-    world.send(one)
+    group.send_heartbeat(one)
     if same_epoch:  # the other member waits for a task, and gets it within its epoch
-        world.send(two)
-        world.send(one)
-        world.send(one)
+        group.send_heartbeat(two)
+        group.send_heartbeat(one)
+        group.send_heartbeat(one)
         losing = two
     else:  # a task is added with the next epoch
-        world.metadata.set(lines=3, counts=3)
+        group.metadata.set_partition_counts(lines=3, counts=3)
         losing = one
     before = losing.epoch, losing.assigned
-    world.send(losing)
+    group.send_heartbeat(losing)
     lost = losing.assigned
     assert lost != before[1] and (losing.epoch == before[0]) == same_epoch
     losing.epoch, losing.assigned = before
-    world.send(losing)
+    group.send_heartbeat(losing)
     assert losing.assigned == lost
-    assert world.send(losing).tasks is None
+    assert group.send_heartbeat(losing).tasks is None
 
 
 def test_members_learn_of_each_others_endpoints() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
-    result = world.send(Client("a", "p"))
+    group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    group.metadata.set_partition_counts(lines=2, counts=2)
+    result = group.send_heartbeat(Client("a", "p"))
     assert result.endpoints is not None and [one.user_endpoint for one in result.endpoints] == [UserEndpoint("a", 1)]
 
 
 def test_an_assignment_waits_for_the_interval_after_the_last_one() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=1000))
-    world.metadata.set(lines=2, counts=2)
+    group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=1000))
+    group.metadata.set_partition_counts(lines=2, counts=2)
     one, two = Client("a", "p"), Client("b", "q")
-    assert not world.send(one).statuses and tasks_of(one.assigned.active)
-    assert [it.code for it in world.send(two).statuses] == [StreamsStatus.assignment_delayed]
-    world.now_ms = 1000
-    assert not world.send(two).statuses
-    assert world.group.assignment_epoch == world.group.epoch
+    assert not group.send_heartbeat(one).statuses and tasks_of(one.assigned.active)
+    assert [it.code for it in group.send_heartbeat(two).statuses] == [StreamsStatus.assignment_delayed]
+    group.now_ms = 1000
+    assert not group.send_heartbeat(two).statuses
+    assert group.group.assignment_epoch == group.group.epoch
 
 
 def test_a_member_commits_with_an_older_epoch_for_the_tasks_that_it_had_then_and_still_has() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    group.metadata.set_partition_counts(lines=2, counts=2)
     one, two = Client("a", "p"), Client("b", "q")
-    world.send(one)
+    group.send_heartbeat(one)
     before = one.epoch
-    world.send(two)
-    world.send(one, at_once=False)
+    group.send_heartbeat(two)
+    group.send_heartbeat(one, at_once=False)
     [given_up] = tasks_of(one.closing.active)
     [kept] = tasks_of(one.assigned.active)
-    world.group.check_commit("a", before, 9, [("lines", given_up.partition), ("lines", kept.partition)])
+    group.group.check_commit("a", before, 9, [("lines", given_up.partition), ("lines", kept.partition)])
     one.close()
-    world.send(one)
-    world.send(two)
-    world.fail_over()
+    group.send_heartbeat(one)
+    group.send_heartbeat(two)
+    group.fail_over()
     assert one.epoch == two.epoch == before + 1
-    world.group.check_commit("a", before, 9, [("lines", kept.partition)])
+    group.group.check_commit("a", before, 9, [("lines", kept.partition)])
     stale = (
         ("a", before, [("lines", kept.partition), ("lines", given_up.partition)]),  # it has lost the second one
         ("b", before, [("lines", given_up.partition)]),  # it has got it later
@@ -151,7 +150,7 @@ def test_a_member_commits_with_an_older_epoch_for_the_tasks_that_it_had_then_and
     )
     for member, epoch, partitions in stale:
         with pytest.raises(KafkaError) as refused:
-            world.group.check_commit(member, epoch, 9, partitions)
+            group.group.check_commit(member, epoch, 9, partitions)
         assert refused.value.code is ErrorCode.stale_member_epoch, (member, epoch, partitions)
 
 
@@ -165,32 +164,32 @@ def test_tasks_in_records_without_assignment_epochs_were_assigned_in_the_members
 
 
 def test_a_task_that_the_application_does_not_have_is_refused() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    group.metadata.set_partition_counts(lines=2, counts=2)
     client = Client("a", "p")
-    world.send(client)
+    group.send_heartbeat(client)
     assigned = client.assigned
     for odd in (Task("9", 0), Task("0", 2), Task("0", -1)):
         client.assigned = replace(assigned, standby=group_tasks([odd]))
         with pytest.raises(KafkaError) as refused:
-            world.send(client)
+            group.send_heartbeat(client)
         assert refused.value.code is ErrorCode.invalid_request
     client.assigned = assigned
-    assert world.send(client).tasks is None
+    assert group.send_heartbeat(client).tasks is None
 
 
 def test_a_waiting_member_that_has_used_its_epoch_is_fenced_with_the_former_one() -> None:
-    world = StreamsGroupWorld(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
-    world.metadata.set(lines=2, counts=2)
+    group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
+    group.metadata.set_partition_counts(lines=2, counts=2)
     for client in (Client("a", "p"), waiting := Client("b", "q"), Client("c", "r")):
-        world.send(client)
+        group.send_heartbeat(client)
     former = waiting.epoch
-    world.send(waiting)
+    group.send_heartbeat(waiting)
     assert waiting.epoch > former, "it is in the new epoch, and waits for the task that the first member has"
-    world.send(waiting)
+    group.send_heartbeat(waiting)
     waiting.epoch = former
     with pytest.raises(KafkaError) as refused:
-        world.send(waiting)
+        group.send_heartbeat(waiting)
     assert refused.value.code is ErrorCode.fenced_member_epoch
 
 

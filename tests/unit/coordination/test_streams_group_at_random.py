@@ -14,7 +14,7 @@ from ottla_broker.coordination.streams_group import StreamsGroupState
 from ottla_broker.coordination.streams_tasks import Task, tasks_of
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.disabled_streams_rules import RULES
-from tests.unit.coordination.streams_group_world import Client, StreamsGroupWorld
+from tests.unit.coordination.streams_group_simulation import Client, StreamsGroupSimulation
 
 SEEDS = range(300)
 STEPS = 150
@@ -24,54 +24,54 @@ def run_at_random(seed: int) -> None:
     """Raises AssertionError if an invariant is violated, or the group does not become stable with
     all of its tasks."""
     random = Random(seed)
-    world = StreamsGroupWorld(
+    group = StreamsGroupSimulation(
         StreamsGroupConfig(
             num_standby_replicas=random.randrange(3), initial_rebalance_delay_ms=0, assignment_interval_ms=0
         )
     )
-    world.metadata.set(lines=random.randrange(1, 6))
+    group.metadata.set_partition_counts(lines=random.randrange(1, 6))
     for step in range(STEPS):
         action = random.random()
-        if (action < 0.08 and len(world.clients) < 5) or not world.clients:
+        if (action < 0.08 and len(group.clients) < 5) or not group.clients:
             client = Client(f"m{step}", random.choice("pqr"))
-            world.clients[client.id] = client
-            world.send(client)
+            group.clients[client.id] = client
+            group.send_heartbeat(client)
         elif action < 0.12:
-            client_id = random.choice(sorted(world.clients))
-            del world.clients[client_id]
-            world.fence(client_id)
+            client_id = random.choice(sorted(group.clients))
+            del group.clients[client_id]
+            group.fence(client_id)
         elif action < 0.15:
-            world.metadata.set(counts=world.metadata.topics["lines"])
+            group.metadata.set_partition_counts(counts=group.metadata.topics["lines"])
         elif action < 0.2:
-            world.fail_over()
+            group.fail_over()
         else:
-            client = random.choice(sorted(world.clients.values(), key=lambda it: it.id))
+            client = random.choice(sorted(group.clients.values(), key=lambda it: it.id))
             if action < 0.4:
                 client.close()
             else:
-                send_at_random(world, client, random)
-        world.check_tasks()
-    world.clients["last"] = Client("last", "p")
-    world.metadata.set(counts=world.metadata.topics["lines"])
+                send_at_random(group, client, random)
+        group.check_tasks()
+    group.clients["last"] = Client("last", "p")
+    group.metadata.set_partition_counts(counts=group.metadata.topics["lines"])
     for _ in range(8):
-        for client in world.clients.values():
+        for client in group.clients.values():
             client.close()
-            send_or_start_again(world, client)
-            world.check_tasks()
-    assert world.group.state is StreamsGroupState.stable
-    running = {task for client in world.clients.values() for task in tasks_of(client.assigned.active)}
-    assert running == {Task("0", at) for at in range(world.metadata.topics["lines"])}
+            send_or_start_again(group, client)
+            group.check_tasks()
+    assert group.group.state is StreamsGroupState.stable
+    running = {task for client in group.clients.values() for task in tasks_of(client.assigned.active)}
+    assert running == {Task("0", at) for at in range(group.metadata.topics["lines"])}
 
 
-def send_at_random(world: StreamsGroupWorld, client: Client, random: Random) -> None:
+def send_at_random(group: StreamsGroupSimulation, client: Client, random: Random) -> None:
     reports, at_once, is_lost = (random.random() < share for share in (0.8, 0.3, 0.1))
-    send_or_start_again(world, client, reports=reports, at_once=at_once, is_lost=is_lost)
+    send_or_start_again(group, client, reports=reports, at_once=at_once, is_lost=is_lost)
 
 
-def send_or_start_again(world: StreamsGroupWorld, client: Client, **how: bool) -> None:
+def send_or_start_again(group: StreamsGroupSimulation, client: Client, **how: bool) -> None:
     """A client that has lost two responses in a row may be fenced."""
     try:
-        world.send(client, **how)
+        group.send_heartbeat(client, **how)
     except KafkaError as reason:
         assert reason.code is ErrorCode.fenced_member_epoch and client.has_lost_response
         client.start_again()

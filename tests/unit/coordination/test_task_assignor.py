@@ -20,7 +20,10 @@ def members_of(processes: list[str], former: dict[str, TaskAssignment] | None = 
     }
 
 
-def check(members: dict[str, StreamsAssignee], counts: dict[str, int], replicas: int, got: Any) -> None:
+def check_assignment(members: dict[str, StreamsAssignee], counts: dict[str, int], replicas: int, got: Any) -> None:
+    """Raises AssertionError unless all tasks are assigned, evenly, with `replicas` standby copies
+    in other processes.
+    """
     tasks = {Task(part, at) for part, count in counts.items() for at in range(count)}
     active = Counter(task for one in got.values() for task in tasks_of(one.active))
     assert active == Counter(tasks), "each task has one active owner"
@@ -41,9 +44,9 @@ def test_assignments_are_complete_balanced_and_in_separate_processes(
 ) -> None:
     members = members_of(first)
     got = assign_tasks(members, counts, {"1", "2"}, replicas)
-    check(members, counts, replicas, got)
+    check_assignment(members, counts, replicas, got)
     again = members_of(second, got)
-    check(again, later, replicas, assign_tasks(again, later, {"1", "2"}, replicas))
+    check_assignment(again, later, replicas, assign_tasks(again, later, {"1", "2"}, replicas))
 
 
 @given(PROCESSES, COUNTS, st.integers(0, 2))

@@ -6,18 +6,14 @@ import asyncio
 from datetime import timedelta
 from typing import Any, cast
 
-from ottla_broker.broker import Broker
-from ottla_broker.config import Config
-from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.requests.reply import Buffers
-from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_schema import schema_of
 from ottla_broker.wire.request_header import read_request_header
-from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, scenario
+from tests.unit.coordination.small_coordinator import SmallCoordinator, build_message, run_with_coordinator
 
 PLENTY = 1 << 30
 MINUTE = timedelta(minutes=1)
@@ -34,9 +30,7 @@ class Client:
     """A connection to the dispatcher of a broker."""
 
     def __init__(self, broker: SmallCoordinator) -> None:
-        cast(Any, broker).config = Config.of({"node.id": "1", "log.dirs": "/nowhere"})
-        cast(Any, broker).client_quotas = ClientQuotaManager(QuotaWindows(), lambda: 0.0)
-        self.dispatcher = RequestDispatcher(cast(Broker, broker))
+        self.dispatcher = broker.create_dispatcher()
         self.connection = ConnectionState("10.0.0.1", 1, "PLAINTEXT")
 
     async def send(self, key: ApiKey, version: int, *, turns: int, **fields: Any) -> Any:
@@ -62,7 +56,7 @@ def test_a_heartbeat_of_the_consumer_protocol_takes_one_turn_and_the_same_one_ag
         parsed = await client.send(key, 1, turns=1, member_epoch=1, topic_partitions=None, **names)
         assert parsed == await client.send(key, 1, turns=0, member_epoch=1, topic_partitions=None, **names)
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_a_repeated_heartbeat_is_answered_from_its_bytes_unless_dispatch_must_decide() -> None:
@@ -85,7 +79,7 @@ def test_a_repeated_heartbeat_is_answered_from_its_bytes_unless_dispatch_must_de
         client.connection.sasl = cast(Any, ExpiredSession())
         assert client.dispatcher.repeat_heartbeat(frame, client.connection) is None
 
-    scenario(test)
+    run_with_coordinator(test)
 
 
 def test_requests_of_the_classic_protocol_that_wait_for_nobody_take_no_turn() -> None:
@@ -98,4 +92,4 @@ def test_requests_of_the_classic_protocol_that_wait_for_nobody_take_no_turn() ->
         left = await client.send(ApiKey.LEAVE_GROUP, 5, turns=0, group_id="g", members=({"member_id": "nobody"},))
         assert left.members[0].error_code is ErrorCode.unknown_member_id
 
-    scenario(test)
+    run_with_coordinator(test)

@@ -23,7 +23,7 @@ def owners_of(targets: dict[str, Assignment]) -> dict[TopicIdPartition, str]:
     return {partition: member for member, target in targets.items() for partition in partitions_of(target)}
 
 
-def moved(before: dict[str, Assignment], after: dict[str, Assignment]) -> int:
+def count_moves(before: dict[str, Assignment], after: dict[str, Assignment]) -> int:
     owners = owners_of(before)
     return sum(owners.get(partition) != member for partition, member in owners_of(after).items())
 
@@ -51,7 +51,7 @@ def test_each_change_moves_as_few_partitions_as_a_new_computation(steps: list[tu
             sizes = [len(partitions_of(target)) for target in targets.values()]
             assert (len(owners_of(targets)), sum(sizes)) == (12, 12)
             assert max(sizes) - min(sizes) <= 1
-            assert moved(before, targets) == moved(before, anew)
+            assert count_moves(before, targets) == count_moves(before, anew)
 
 
 def test_a_member_that_leaves_changes_the_targets_of_those_who_get_its_partitions() -> None:
@@ -65,7 +65,7 @@ def test_a_member_that_leaves_changes_the_targets_of_those_who_get_its_partition
     assert 3 in target[UUID(int=1)]
 
 
-def test_it_is_not_valid_for_other_topics_or_targets_of_strangers() -> None:
+def test_a_balance_is_not_valid_for_other_topics_or_targets_of_strangers() -> None:
     topic = UUID(int=1)
     balance = UniformBalance(["m"], {}, {topic: 4})
     assert not balance.is_valid({topic: 5})

@@ -17,7 +17,8 @@ from ottla_broker.wire.api_keys import ApiKey
 NAME = "ottla_request_duration_seconds"
 
 
-def exposed(*, open_metrics: bool) -> str:
+def expose(*, open_metrics: bool) -> str:
+    """The page of metrics after three requests and a flush."""
     times = RequestTimes(time.perf_counter)
     times.observe(ApiKey.PRODUCE, 0.0, 0.003, times=99)
     times.observe(ApiKey.PRODUCE, 0.0, 1.5)
@@ -32,7 +33,7 @@ def exposed(*, open_metrics: bool) -> str:
 @pytest.mark.parametrize("open_metrics", [False, True])
 def test_exposition_is_read_as_histograms_and_summaries(open_metrics: bool) -> None:
     parse = parse_open_metrics if open_metrics else parse_text
-    families = {family.name: family for family in parse(exposed(open_metrics=open_metrics))}
+    families = {family.name: family for family in parse(expose(open_metrics=open_metrics))}
     assert families[NAME].type == "histogram"
     assert families["kafka_network_requestmetrics_totaltimems"].type == "summary"
     assert families["kafka_server_brokertopicmetrics_bytesin"].type == "counter"

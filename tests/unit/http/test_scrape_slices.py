@@ -23,9 +23,9 @@ from ottla_broker.log import maintenance
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.requests.context import ConnectionState
 from ottla_broker.telemetry.pushed_metrics import PushedPoint
+from tests.unit.async_tests import async_test, wait_until
 from tests.unit.broker_without_sockets import run_broker
-from tests.unit.http.test_server import WAITING, small_server
-from tests.unit.metadata.small_controller import until
+from tests.unit.http.small_server import WAITING, small_server
 from tests.unit.topic_creation import create_topic
 
 MANY: Final = 2_000
@@ -97,7 +97,7 @@ class LineCount:
         return self._trace
 
 
-def add_many(broker: Broker, server: Any) -> None:
+def add_connections_and_series(broker: Broker, server: Any) -> None:
     """Connections with requests, and series that clients have pushed."""
     server.connections += [
         SimpleNamespace(state=ConnectionState("127.0.0.1", 1, "MANY"), waiting_requests=lambda: WAITING)
@@ -110,54 +110,51 @@ def add_many(broker: Broker, server: Any) -> None:
         broker.client_telemetry.metrics.add(UUID(int=client), labels, points, now_ms=now_ms, interval_ms=60_000)
 
 
-def test_a_scrape_does_little_in_one_iteration_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@async_test
+async def test_a_scrape_does_little_in_one_iteration_of_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(maintenance, "_TICK_S", 3600.0)  # the scrape has the loop for itself
-
-    async def scenario() -> None:
-        async with run_broker(tmp_path, log_cleaner_backoff_ms=HOUR_MS, replica_lag_time_max_ms=HOUR_MS) as broker:
-            await create_topic(broker.active_controller(), NewTopic("many", MANY, 1))
-            await until(lambda: len(broker.partitions) == MANY)
-            server = small_server()
-            add_many(broker, server)
-            async with run_http_server(broker, server) as url:
-                await scrape(url)  # the first one reads the version of the distribution
-                lines = LineCount()
-                lines.start()
-                try:
-                    text = await scrape(url)
-                finally:
-                    lines.stop()
-            families = {family.name: len(family.samples) for family in text_string_to_metric_families(text)}
-            assert families["kafka_log_log_size"] == families["pushed"] == MANY
-            assert sum(one.total() for one in lines.iterations) > 10 * MANY
-            longest = max(lines.iterations, key=lambda one: max(one.values(), default=0))
-            assert max(longest.values()) < MAX_LINES, longest.most_common(10)
-
-    asyncio.run(scenario())
+    async with run_broker(tmp_path, log_cleaner_backoff_ms=HOUR_MS, replica_lag_time_max_ms=HOUR_MS) as broker:
+        await create_topic(broker.active_controller(), NewTopic("many", MANY, 1))
+        await wait_until(lambda: len(broker.partitions) == MANY)
+        server = small_server()
+        add_connections_and_series(broker, server)
+        async with run_http_server(broker, server) as url:
+            await scrape(url)  # the first one reads the version of the distribution
+            lines = LineCount()
+            lines.start()
+            try:
+                text = await scrape(url)
+            finally:
+                lines.stop()
+        families = {family.name: len(family.samples) for family in text_string_to_metric_families(text)}
+        assert families["kafka_log_log_size"] == families["pushed"] == MANY
+        assert sum(one.total() for one in lines.iterations) > 10 * MANY
+        longest = max(lines.iterations, key=lambda one: max(one.values(), default=0))
+        assert max(longest.values()) < MAX_LINES, longest.most_common(10)
 
 
-def test_topics_come_and_go_during_scrapes(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with run_broker(tmp_path) as broker, run_http_server(broker, small_server()) as url:
-            controller = broker.active_controller()
-            await create_topic(controller, NewTopic("stays", 200, 1))
-            await until(lambda: len(broker.partitions) == 200)
-            deleted = 0
+@async_test
+async def test_topics_come_and_go_during_scrapes(tmp_path: Path) -> None:
+    async with run_broker(tmp_path) as broker, run_http_server(broker, small_server()) as url:
+        controller = broker.active_controller()
+        await create_topic(controller, NewTopic("stays", 200, 1))
+        await wait_until(lambda: len(broker.partitions) == 200)
+        deleted = 0
 
-            async def create_and_delete() -> None:
-                nonlocal deleted
-                for number in count():
-                    await create_topic(controller, NewTopic(f"goes-{number}", 20, 1))
-                    await controller.delete_topic(f"goes-{number}")
-                    deleted += 1
+        async def create_and_delete() -> None:
+            nonlocal deleted
+            for number in count():
+                await create_topic(controller, NewTopic(f"goes-{number}", 20, 1))
+                await controller.delete_topic(f"goes-{number}")
+                deleted += 1
 
-            changing = asyncio.create_task(create_and_delete())
-            while deleted < 20:
-                families = {one.name: one.samples for one in text_string_to_metric_families(await scrape(url))}
-                for name in ("kafka_log_log_size", "kafka_cluster_partition_replicascount"):
-                    labels = [tuple(sample.labels.values()) for sample in families[name]]
-                    assert len(labels) == len(set(labels))
-                    assert sum(topic == "stays" for topic, _ in labels) == 200
-            changing.cancel()
-
-    asyncio.run(scenario())
+        changing = asyncio.create_task(create_and_delete())
+        while deleted < 20:
+            families = {one.name: one.samples for one in text_string_to_metric_families(await scrape(url))}
+            for name in ("kafka_log_log_size", "kafka_cluster_partition_replicascount"):
+                labels = [tuple(sample.labels.values()) for sample in families[name]]
+                assert len(labels) == len(set(labels))
+                assert sum(topic == "stays" for topic, _ in labels) == 200
+        changing.cancel()

@@ -15,7 +15,7 @@ from ottla_broker.log.storage import Storage
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.batch import Buffer, Compression, iter_batches
 from ottla_broker.wire.control_records import encode_end_transaction_marker
-from ottla_broker.wire.records import Record, encode_batch
+from ottla_broker.wire.records import Record, encode_batch, iter_records
 
 NOW = 1_700_000_000_000
 TOPIC_ID = UUID(int=0x1234_5678_9ABC_4EF0_8123_4567_89AB_CDEF)
@@ -23,6 +23,8 @@ TOPIC_ID = UUID(int=0x1234_5678_9ABC_4EF0_8123_4567_89AB_CDEF)
 
 @dataclass
 class Clock:
+    """Stands still."""
+
     now_ms: int = NOW
 
     def __call__(self) -> int:
@@ -75,24 +77,32 @@ def spans(data: Buffer) -> list[tuple[int, int]]:
     return [(header.base_offset, header.last_offset) for _, header in iter_batches(data)]
 
 
-def offsets(
-    log: PartitionLog, start: int | None = None, up_to: int | None = None, max_bytes: int = 1 << 20
-) -> list[int]:
-    """Every offset of every batch, read as a consumer reads."""
+def offsets(log: PartitionLog, max_bytes: int = 1 << 20) -> list[int]:
+    """Every offset of every batch, read as a consumer reads. `max_bytes`: of each read."""
     found: list[int] = []
-    at = log.start if start is None else start
-    end = log.end if up_to is None else up_to
-    while at < end and (data := log.read(at, max_bytes, up_to=end)):
+    at = log.start
+    while at < log.end and (data := log.read(at, max_bytes, up_to=log.end)):
         for first, last in spans(data):
             found += range(first, last + 1)
             at = last + 1
     return found
 
 
+def read_records(log: PartitionLog) -> list[Record]:
+    """Every record of the log, read as a consumer reads."""
+    found: list[Record] = []
+    at = log.start
+    while at < log.end:
+        data = log.read(at, 1 << 20, up_to=log.end)
+        found += [record for _, record in iter_records(data) if record.offset >= at]
+        at = spans(data)[-1][1] + 1
+    return found
+
+
 class FailingDisk(OsDisk):
     """Real files. `room`: bytes that may still be appended (None: no limit). `broken`: parts of
     names that cannot be read or written. `descriptors`: how many files may still be opened before
-    one must be closed."""
+    one must be closed. `synced`: paths of files, one for each fsync."""
 
     def __init__(self) -> None:
         self.room: int | None = None
@@ -115,6 +125,9 @@ class FailingDisk(OsDisk):
         super().replace_file(path, data)
 
     def take(self, count: int, path: str) -> None:
+        """Uses up room for `count` bytes. Raises OSError if there is none, or if the path is
+        broken.
+        """
         if any(name in path for name in self.broken):
             raise OSError(errno.EIO, "Input/output error", path)
         if self.room is not None:
@@ -124,6 +137,8 @@ class FailingDisk(OsDisk):
 
 
 class FailingFile:
+    """A file whose calls fail as its disk says."""
+
     def __init__(self, disk: FailingDisk, file: File) -> None:
         self._disk = disk
         self._file = file

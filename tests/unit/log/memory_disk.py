@@ -23,6 +23,7 @@ class FileContent:
         self.named = False
 
     def after_crash(self, random: Random) -> bytes | None:
+        """What is left of the content after a loss of power; None if the file is lost."""
         if not self.named and random.random() < 0.5:
             return None
         durable = self.durable or b""

@@ -10,14 +10,13 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
-from ottla_broker.wire.records import iter_records
 from tests.unit.log.log_directories import kill_directory, open_directory, reopen_after_kill
 from tests.unit.log.log_fixtures import (
     TOPIC_ID,
     append_committed,
     batch,
+    read_records,
     runtime,
-    spans,
 )
 
 FOREIGN = LogConfig(segment_bytes=200)
@@ -40,17 +39,11 @@ def create_log_with_gaps(path: Path, *without: int) -> list[int]:
     return [at for at in range(9) if at not in without]
 
 
-def records(log: PartitionLog) -> list[int]:
-    """The offsets that a consumer reads."""
-    found, at = list[int](), log.start
-    while at < log.end:
-        data = log.read(at, 1 << 20, up_to=log.end)
-        found += [record.offset for _, record in iter_records(data)]
-        at = spans(data)[-1][1] + 1
-    return found
+def record_offsets(log: PartitionLog) -> list[int]:
+    return [record.offset for record in read_records(log)]
 
 
-def attach_foreign(path: Path) -> LogDir:
+def start_with_foreign_logs(path: Path) -> LogDir:
     """A first start with logs that Apache Kafka wrote."""
     first = LogDir.attach(str(path), disk=OsDisk(), runtime=runtime(), node_id=1, cluster_id="cluster")
     first.load(lambda _: FOREIGN, gapless=False)
@@ -62,44 +55,44 @@ def test_gaps_of_an_adopted_log_are_not_treated_as_a_loss(tmp_path: Path, points
     """Apache Kafka's cleaner leaves gaps between segments. In a log of this broker's a gap is a
     loss."""
     kept = create_log_with_gaps(tmp_path, 1, 4, 5)
-    first = attach_foreign(tmp_path)
-    assert records(first.logs["topic", 0]) == kept
+    first = start_with_foreign_logs(tmp_path)
+    assert record_offsets(first.logs["topic", 0]) == kept
     asyncio.run(first.adopt_foreign_logs())
     log = first.logs["topic", 0]
     append_committed(log, batch(1))
-    assert records(log) == [*kept, 9]
+    assert record_offsets(log) == [*kept, 9]
     assert [one.next_offset() for one in log.segments][:-1] == [one.base for one in log.segments][1:]
     kill_directory(first)
     if points_lost:
         (tmp_path / "recovery-point-offset-checkpoint").unlink()
     again = open_directory(tmp_path).logs["topic", 0]
-    assert (records(again), again.failure) == ([*kept, 9], None)
+    assert (record_offsets(again), again.failure) == ([*kept, 9], None)
 
 
 def test_gap_after_a_loss_of_power_is_a_loss_in_an_adopted_log_too(tmp_path: Path) -> None:
     create_log_with_gaps(tmp_path, 1)
-    first = attach_foreign(tmp_path)
+    first = start_with_foreign_logs(tmp_path)
     asyncio.run(first.adopt_foreign_logs())
     gone = first.logs["topic", 0].segments[3].path
     kill_directory(first)
     Path(gone).unlink()
     (tmp_path / "recovery-point-offset-checkpoint").unlink()
-    assert records(open_directory(tmp_path).logs["topic", 0]) == [0, 2, 3]
+    assert record_offsets(open_directory(tmp_path).logs["topic", 0]) == [0, 2, 3]
 
 
 @pytest.mark.parametrize("left", [0, 1, 30, 60])
 def test_gap_that_was_half_filled_is_filled_again(tmp_path: Path, left: int) -> None:
     """The machine lost power during a first start; the next start is a first one again."""
     kept = create_log_with_gaps(tmp_path, 4)
-    first = attach_foreign(tmp_path)
+    first = start_with_foreign_logs(tmp_path)
     asyncio.run(first.adopt_foreign_logs())
     filled = first.logs["topic", 0].segments[3]
     os.truncate(filled.path, filled.size - 61 + left)
     kill_directory(first)
-    again = attach_foreign(tmp_path)
+    again = start_with_foreign_logs(tmp_path)
     asyncio.run(again.adopt_foreign_logs())
     log = again.logs["topic", 0]
-    assert (records(log), log.failure, log.segments[3].next_offset()) == (kept, None, 5)
+    assert (record_offsets(log), log.failure, log.segments[3].next_offset()) == (kept, None, 5)
     assert log.segments[3].size == filled.size
 
 

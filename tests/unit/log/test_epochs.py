@@ -52,7 +52,7 @@ def test_an_epoch_without_records_is_replaced() -> None:
     assert known.entries() == [(2, 10)]
 
 
-def test_truncation_from_either_end() -> None:
+def test_truncation_drops_epochs_from_the_end_and_moves_the_first_from_the_start() -> None:
     known = epochs((1, 10), (3, 20), (5, 30))
     known.truncate_from_end(30)
     assert known.entries() == [(1, 10), (3, 20)]

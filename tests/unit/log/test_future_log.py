@@ -12,9 +12,9 @@ from ottla_broker.log.future_log import FutureLog, find_duplicates
 from ottla_broker.log.log_dir import LogDir
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import iter_records
 from tests.log_dirs import open_log_dir
-from tests.unit.log.log_fixtures import NOW, TOPIC_ID, batch, runtime
+from tests.unit.log.log_directories import kill_directory
+from tests.unit.log.log_fixtures import NOW, TOPIC_ID, batch, read_records, runtime
 
 KEY = ("t", 0)
 
@@ -33,20 +33,10 @@ def create(directory: LogDir, config: LogConfig | None = None) -> PartitionLog:
     return directory.create_log(*KEY, TOPIC_ID, config or LogConfig(segment_bytes=2000))
 
 
-def append(log: PartitionLog, count: int = 5, *, epoch: int = 0, producer: int = -1, sequence: int = -1) -> None:
+def append(log: PartitionLog, *, epoch: int = 0, producer: int = -1, sequence: int = -1) -> None:
     sender = (producer, 0, sequence) if producer >= 0 else (-1, -1, -1)
-    log.append_as_leader(batch(count, size=50, producer=sender), leader_epoch=epoch, now_ms=NOW)
+    log.append_as_leader(batch(5, size=50, producer=sender), leader_epoch=epoch, now_ms=NOW)
     log.advance_high_watermark(log.end)
-
-
-def contents(log: PartitionLog) -> list[tuple[int, bytes | None]]:
-    found: list[tuple[int, bytes | None]] = []
-    at = log.start
-    while at < log.end:
-        data = log.read(at, 1 << 20, up_to=log.end)
-        found += [(record.offset, record.key) for _, record in iter_records(data) if record.offset >= at]
-        at = found[-1][0] + 1
-    return found
 
 
 def copy_all(future: FutureLog) -> None:
@@ -61,11 +51,10 @@ def finish(future: FutureLog) -> None:
     future.remove_source(left)
 
 
-def reopened(directory: LogDir, config: LogConfig | None = None) -> LogDir:
-    """Opens the log again, as after SIGKILL."""
-    directory.storage.files.close_all()
-    directory._lock.release()
-    return open_log_dir(directory.path, runtime=runtime(), config_of=lambda _: config or LogConfig(segment_bytes=2000))
+def reopen(directory: LogDir) -> LogDir:
+    """Opens the directory again, as after SIGKILL."""
+    kill_directory(directory)
+    return open_log_dir(directory.path, runtime=runtime(), config_of=lambda _: LogConfig(segment_bytes=2000))
 
 
 def test_a_moved_log_has_the_same_records_and_accepts_others(source: LogDir, target: LogDir) -> None:
@@ -79,21 +68,21 @@ def test_a_moved_log_has_the_same_records_and_accepts_others(source: LogDir, tar
         append(log, epoch=3)
     copy_all(future)
     append(log, epoch=3)
-    before, epochs, start = contents(log), log.epochs.entries(), log.start
+    before, epochs, start = read_records(log), log.epochs.entries(), log.start
     finish(future)
-    assert (contents(log), log.epochs.entries(), log.start) == (before, epochs, start)
+    assert (read_records(log), log.epochs.entries(), log.start) == (before, epochs, start)
     assert (source.logs, target.logs, target.future_logs) == ({}, {KEY: log}, {})
     assert Path(log.directory) == Path(target.path, "t-0")
     assert not Path(source.path, "t-0").exists()
     append(log, epoch=3)
-    assert len(contents(log)) == len(before) + 5
+    assert len(read_records(log)) == len(before) + 5
     with pytest.raises(KafkaError) as refused:  # the producer is remembered
         append(log, producer=7, sequence=999)
     assert refused.value.code is ErrorCode.out_of_order_sequence_number
     asyncio.run(log.wait_until_synced(log.end))
-    after = contents(log)
-    again = reopened(target).logs[KEY]
-    assert (contents(again), again.start, again.epochs.entries()) == (after, start, epochs)
+    after = read_records(log)
+    again = reopen(target).logs[KEY]
+    assert (read_records(again), again.start, again.epochs.entries()) == (after, start, epochs)
     assert again.topic_id == TOPIC_ID
 
 
@@ -120,11 +109,11 @@ def test_a_copy_follows_every_change_of_the_log(tmp_path_factory: pytest.TempPat
                 log.roll()
             case "flush":
                 asyncio.run(future.flush())
-    before, end, start = contents(log), log.end, log.start
+    before, end, start = read_records(log), log.end, log.start
     finish(future)
-    assert (contents(log), log.end, log.start) == (before, end, start)
+    assert (read_records(log), log.end, log.start) == (before, end, start)
     asyncio.run(log.wait_until_synced(log.end))
-    assert contents(reopened(target).logs[KEY]) == before
+    assert read_records(reopen(target).logs[KEY]) == before
     source.storage.files.close_all()
 
 
@@ -157,7 +146,7 @@ def test_a_cancelled_move_leaves_the_log_where_it_is(source: LogDir, target: Log
     future.cancel()
     append(log)
     assert (source.logs, target.future_logs, log.is_moving) == ({KEY: log}, {}, False)
-    assert len(contents(log)) == 10
+    assert len(read_records(log)) == 10
     assert not [folder for folder in Path(target.path).iterdir() if folder.name.endswith("-future")]
 
 
@@ -165,8 +154,8 @@ def test_a_stop_in_the_middle_of_a_move_is_detected_at_the_next_start(source: Lo
     log = create(source)
     append(log)
     FutureLog(log, source, target).copy_batches(1000)
-    assert list(reopened(target).interrupted_moves.values()) == [KEY]
-    assert contents(reopened(source).logs[KEY])
+    assert list(reopen(target).interrupted_moves.values()) == [KEY]
+    assert read_records(reopen(source).logs[KEY])
 
 
 def test_log_in_two_directories_is_loaded_from_the_one_with_more_records(source: LogDir, target: LogDir) -> None:
@@ -176,7 +165,7 @@ def test_log_in_two_directories_is_loaded_from_the_one_with_more_records(source:
     copy_all(future)
     future.swap()  # and no more: the former folder stays
     append(log)
-    first, second = reopened(source), reopened(target)
+    first, second = reopen(source), reopen(target)
     assert [(directory, found.end) for directory, found in find_duplicates([first, second])] == [(first, 5)]
     assert [(directory, found.end) for directory, found in find_duplicates([second, first])] == [(first, 5)]
 

@@ -1,7 +1,6 @@
 """Maintenance of a log directory: checkpoints, flushes, recovery points, expiry of producers."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from ottla_broker.log.config import LogConfig
 from ottla_broker.log.maintenance import LogDirMaintenance, MaintenanceIntervals, maintain
+from tests.unit.async_tests import async_test, wait_until
 from tests.unit.log.log_directories import open_directory
 from tests.unit.log.log_fixtures import (
     NOW,
@@ -92,7 +92,8 @@ class TestMaintenance:
         for job in (care.checkpoint_rolled_logs, care.sync_overdue_logs, care.remove_expired_producers):
             assert asyncio.run(count_iterations(job)) == 3
 
-    def test_maintenance_runs_until_it_is_cancelled(self, tmp_path: Path) -> None:
+    @async_test
+    async def test_maintenance_runs_until_it_is_cancelled(self, tmp_path: Path) -> None:
         directory = open_directory(tmp_path, clock=Clock(NOW + 10**9))
         log = directory.create_log("t", 0, TOPIC_ID, LogConfig(retention_ms=1, file_delete_delay_ms=0))
         log.append_as_leader(batch(1), leader_epoch=0, now_ms=NOW)
@@ -101,15 +102,8 @@ class TestMaintenance:
         def leftovers() -> list[Path]:
             return list(tmp_path.glob("t-0/*.deleted"))
 
-        async def run() -> None:
-            task = asyncio.ensure_future(maintain(directory, MaintenanceIntervals(1, 1, 1, 1)))
-            until = time.monotonic() + 20
-            while log.start == 0 or leftovers():
-                await asyncio.sleep(0.01)
-                assert time.monotonic() < until
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-        asyncio.run(run())
-        assert log.start == 1
+        task = asyncio.ensure_future(maintain(directory, MaintenanceIntervals(1, 1, 1, 1)))
+        await wait_until(lambda: log.start == 1 and not leftovers())
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task

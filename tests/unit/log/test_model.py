@@ -39,6 +39,10 @@ class ExpectedBatch:
 
 
 class LogMachine(RuleBasedStateMachine):
+    """Changes a log and its model alike. `model`: the batches that the log must have; `end`,
+    `start`: its end and start; `written_point`: the recovery point on disk.
+    """
+
     def __init__(self) -> None:
         super().__init__()
         self.disk = MemoryDisk()
@@ -148,7 +152,8 @@ class LogMachine(RuleBasedStateMachine):
     def write_recovery_point(self) -> None:
         self.written_point = self.log.recovery_point
 
-    def reopened(self, *, clean: bool) -> None:
+    def reopen(self, *, clean: bool) -> None:
+        """Opens the log as another process does, after a clean shutdown or not."""
         checkpoint = LogCheckpoint(clean=clean, recovery_point=self.written_point, start=self.start)
         high_watermark, flushed = self.log.high_watermark, self.log.flush.flushed_offset
         self.storage = self.new_storage()
@@ -166,15 +171,15 @@ class LogMachine(RuleBasedStateMachine):
         asyncio.run(self.log.checkpoint())
         self.log.close()
         self.write_recovery_point()
-        self.reopened(clean=True)
-        self.ends_with_its_records()
+        self.reopen(clean=True)
+        self.check_end()
 
     @rule()
     def kill(self) -> None:
-        self.reopened(clean=False)
-        self.ends_with_its_records()
+        self.reopen(clean=False)
+        self.check_end()
 
-    def ends_with_its_records(self) -> None:
+    def check_end(self) -> None:
         """After a restart the log ends with its records, also if a truncation had left a hole at
         its end.
         """
@@ -185,7 +190,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 2**32))
     def lose_power(self, seed: int) -> None:
         self.disk.lose_power(Random(seed))
-        self.reopened(clean=False)
+        self.reopen(clean=False)
         self.end = self.log.end
         self.model = [kept for kept in self.model if kept.last < self.end]
 
@@ -243,7 +248,7 @@ class LogMachine(RuleBasedStateMachine):
         assert sorted(open_) == sorted(began.values())
 
     @invariant()
-    def producers_are_what_the_log_gives(self) -> None:
+    def producer_offsets_are_below_the_log_end(self) -> None:
         if hasattr(self, "log"):
             for producer in self.log.producers:
                 assert producer.last_offset < self.end

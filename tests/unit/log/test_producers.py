@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_snapshots import (
     CorruptProducerSnapshot,
     decode_producer_snapshot,
@@ -12,16 +13,15 @@ from ottla_broker.log.producer_snapshots import (
 )
 from ottla_broker.log.producer_state import BatchMetadata, ProducerStateEntry
 from ottla_broker.log.recovery import LogCheckpoint
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
+from tests.unit.kafka_errors import error_raised_by
 from tests.unit.log.log_fixtures import NOW, LogFolder, append_committed, batch, marker, offsets
 
 LAST = 2**31 - 1
 
 
-def code_of(log, data: bytes, **more: object) -> ErrorCode:  # type: ignore[no-untyped-def]
-    with pytest.raises(KafkaError) as caught:
-        append_committed(log, data, **more)  # type: ignore[arg-type]
-    return caught.value.code
+def append_error(log: PartitionLog, data: bytes, *, from_client: bool = True) -> ErrorCode:
+    return error_raised_by(append_committed, log, data, from_client=from_client)
 
 
 def test_rule_8_duplicate_gets_the_original_offset(folder: LogFolder) -> None:
@@ -41,14 +41,14 @@ def test_rule_8_last_five_batches_are_retained(folder: LogFolder) -> None:
     log = folder.create()
     for sequence in range(6):
         append_committed(log, batch(1, producer=(9, 0, sequence)))
-    assert code_of(log, batch(1, producer=(9, 0, 0))) is ErrorCode.out_of_order_sequence_number
+    assert append_error(log, batch(1, producer=(9, 0, 0))) is ErrorCode.out_of_order_sequence_number
     assert log.append_as_leader(batch(1, producer=(9, 0, 1)), leader_epoch=0, now_ms=NOW).is_duplicate
 
 
 def test_sequence_gap_is_rejected_and_the_next_sequence_still_expected(folder: LogFolder) -> None:
     log = folder.create()
     append_committed(log, batch(2, producer=(9, 0, 0)))
-    assert code_of(log, batch(1, producer=(9, 0, 3))) is ErrorCode.out_of_order_sequence_number
+    assert append_error(log, batch(1, producer=(9, 0, 3))) is ErrorCode.out_of_order_sequence_number
     assert append_committed(log, batch(1, producer=(9, 0, 2))) == (2, 2)
 
 
@@ -68,16 +68,16 @@ def test_rule_8_sequences_wrap_at_2_31(folder: LogFolder, count: int, then: int)
 def test_newer_producer_epoch_fences_older_ones(folder: LogFolder) -> None:
     log = folder.create()
     append_committed(log, batch(1, producer=(9, 1, 0)))
-    assert code_of(log, batch(1, producer=(9, 0, 1))) is ErrorCode.invalid_producer_epoch
-    assert code_of(log, batch(1, producer=(9, 2, 1))) is ErrorCode.out_of_order_sequence_number
+    assert append_error(log, batch(1, producer=(9, 0, 1))) is ErrorCode.invalid_producer_epoch
+    assert append_error(log, batch(1, producer=(9, 2, 1))) is ErrorCode.out_of_order_sequence_number
     append_committed(log, batch(1, producer=(9, 2, 0)))
-    assert code_of(log, batch(1, producer=(9, 1, 0))) is ErrorCode.invalid_producer_epoch
+    assert append_error(log, batch(1, producer=(9, 1, 0))) is ErrorCode.invalid_producer_epoch
 
 
 def test_rejected_batch_does_not_change_producer_state(failing_folder: LogFolder) -> None:
     log = failing_folder.create()
     failing_folder.disk.room = 0  # type: ignore[attr-defined]
-    assert code_of(log, batch(1, producer=(9, 0, 0))) is ErrorCode.kafka_storage_error
+    assert append_error(log, batch(1, producer=(9, 0, 0))) is ErrorCode.kafka_storage_error
     failing_folder.disk.room = None  # type: ignore[attr-defined]
     assert append_committed(log, batch(1, producer=(9, 0, 0))) == (0, 0)
 
@@ -111,16 +111,16 @@ def test_rule_7_last_stable_offset_passes_a_replicated_marker(folder: LogFolder)
 def test_markers_of_old_epochs_are_fenced(folder: LogFolder) -> None:
     log = folder.create()
     append_committed(log, batch(1, producer=(1, 3, 0), transactional=True))
-    assert code_of(log, marker(True, 1, producer_epoch=2), from_client=False) is ErrorCode.invalid_producer_epoch
+    assert append_error(log, marker(True, 1, producer_epoch=2), from_client=False) is ErrorCode.invalid_producer_epoch
     append_committed(log, marker(True, 1, producer_epoch=3, coordinator_epoch=5), from_client=False)
     late = marker(True, 1, producer_epoch=3, coordinator_epoch=4)
-    assert code_of(log, late, from_client=False) is ErrorCode.transaction_coordinator_fenced
+    assert append_error(log, late, from_client=False) is ErrorCode.transaction_coordinator_fenced
 
 
 def test_batch_outside_of_the_open_transaction_is_rejected(folder: LogFolder) -> None:
     log = folder.create()
     append_committed(log, batch(1, producer=(1, 0, 0), transactional=True))
-    assert code_of(log, batch(1, producer=(1, 0, 1))) is ErrorCode.invalid_txn_state
+    assert append_error(log, batch(1, producer=(1, 0, 1))) is ErrorCode.invalid_txn_state
 
 
 def test_silent_producers_expire_unless_a_transaction_is_open(folder: LogFolder) -> None:
@@ -143,7 +143,7 @@ def test_marker_keeps_its_producer_as_a_batch_does(folder: LogFolder, restarts: 
     if restarts:
         log = folder.reopen()
     assert log.producers.remove_expired(NOW + 1_899, 1_000) == 0
-    assert code_of(log, batch(1, producer=(1, 2, 0))) is ErrorCode.invalid_producer_epoch
+    assert append_error(log, batch(1, producer=(1, 2, 0))) is ErrorCode.invalid_producer_epoch
     assert log.producers.remove_expired(NOW + 1_900, 1_000) == 1
 
 
@@ -165,7 +165,7 @@ def test_rule_8_producers_survive_a_restart(folder: LogFolder, clean: bool) -> N
     for sequence in range(2, 7):
         done = again.append_as_leader(batch(1, producer=(9, 0, sequence)), leader_epoch=0, now_ms=NOW)
         assert done.is_duplicate and done.first_offset == 2 * sequence
-    assert code_of(again, batch(1, producer=(9, 0, 1))) is ErrorCode.out_of_order_sequence_number
+    assert append_error(again, batch(1, producer=(9, 0, 1))) is ErrorCode.out_of_order_sequence_number
     assert append_committed(again, batch(1, producer=(8, 4, 7))) == (15, 15)
     append_committed(again, marker(False, 5, producer_epoch=1), from_client=False)
     assert [entry.first_offset for entry in again.aborted_transactions(0, again.end)] == [14]

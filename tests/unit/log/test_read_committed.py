@@ -116,6 +116,8 @@ class Model:
 
 
 class ModelledLog:
+    """A log, and the model of what it must have."""
+
     def __init__(self) -> None:
         self.disk = MemoryDisk()
         self.storage = Storage(self.disk, runtime(Clock()))

@@ -11,7 +11,7 @@ from ottla_broker.log.partition_log import PartitionLog
 from tests.unit.log.log_fixtures import NOW, FailingDisk, LogFolder, append_committed, batch
 
 
-def indexes_are_sound(log: PartitionLog) -> None:
+def check_indexes(log: PartitionLog) -> None:
     """Each offset index entry is a batch's last offset and position; time index entries rise and
     are true."""
     for segment in log.segments:
@@ -62,7 +62,7 @@ def test_rolls_when_an_index_is_full(folder: LogFolder) -> None:
         append_committed(log, batch(1, timestamp=NOW + n))
     assert len(log.segments) > 5
     assert all(len(segment.times) * 12 <= 36 and len(segment.offsets) * 8 <= 36 for segment in log.segments)
-    indexes_are_sound(log)
+    check_indexes(log)
 
 
 def test_rolls_before_relative_offsets_exceed_31_bits(folder: LogFolder) -> None:
@@ -99,7 +99,7 @@ def test_indexes_are_sound_for_any_timestamps(folder: LogFolder, interval: int) 
     log = folder.create()
     for n in range(100):
         append_committed(log, batch(1 + n % 3, timestamp=NOW + (n * 7919) % 1_000, size=20))
-    indexes_are_sound(log)
+    check_indexes(log)
     # The last entry of a closed segment has its largest timestamp.
     for segment in list(log.segments)[:-1]:
         assert segment.times.last().timestamp == max(h.max_timestamp for _, h in segment.iter_headers())
@@ -121,7 +121,7 @@ def test_offset_for_timestamp_is_that_of_the_first_record_at_or_after_it(folder:
     assert log.offset_for_timestamp(0) == TimestampOffset(NOW + 1_620, 50, 0)
 
 
-def test_offset_for_timestamp_when_timestamps_decrease(folder: LogFolder) -> None:
+def test_offset_for_timestamp_is_the_first_at_or_after_it_where_timestamps_decrease(folder: LogFolder) -> None:
     folder.config = LogConfig(index_interval_bytes=0)
     log = folder.create()
     for timestamp in (50, 10, 70, 20, 70, 60):

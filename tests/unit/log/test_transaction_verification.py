@@ -1,39 +1,35 @@
 """Batches with which a partition's leader lets a transaction begin and end in its log."""
 
-import pytest
-
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.transaction_verification import VerificationGuard
-from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.errors import ErrorCode
+from tests.unit.kafka_errors import error_raised_by
 
 
-def open_transaction(producers: ProducerStates, *, epoch: int = 3, offset: int = 10) -> None:
-    producers.apply_batch(7, epoch, 0, offset, 0, 0, True, 0)
+def open_transaction(producers: ProducerStates, *, epoch: int = 3) -> None:
+    producers.apply_batch(7, epoch, 0, 10, 0, 0, True, 0)
 
 
 def end_transaction(producers: ProducerStates, *, epoch: int, offset: int = 11) -> None:
     producers.apply_marker(7, epoch, offset, 0, 0, aborted=True, now_ms=0)
 
 
-def error_of_check(producers: ProducerStates, epoch: int, guard: VerificationGuard | None) -> ErrorCode:
-    with pytest.raises(KafkaError) as refused:
-        producers.check_verified(7, epoch, guard)
-    return refused.value.code
+def verification_error(producers: ProducerStates, guard: VerificationGuard | None) -> ErrorCode:
+    """The error of a batch in epoch 3 of the producer."""
+    return error_raised_by(producers.check_verified, 7, 3, guard)
 
 
 def check_batch(producers: ProducerStates, epoch: int, sequence: int) -> None:
     assert producers.check_batch(7, epoch, sequence, 0, transactional=True, sequenced=True) is None
 
 
-def refuse_batch(producers: ProducerStates, epoch: int, sequence: int) -> None:
-    with pytest.raises(KafkaError) as refused:
-        check_batch(producers, epoch, sequence)
-    assert refused.value.code is ErrorCode.out_of_order_sequence_number
+def check_batch_is_out_of_order(producers: ProducerStates, sequence: int) -> None:
+    assert error_raised_by(check_batch, producers, 3, sequence) is ErrorCode.out_of_order_sequence_number
 
 
 def test_first_batch_of_a_transaction_needs_a_verification() -> None:
     producers = ProducerStates()
-    assert error_of_check(producers, 3, None) is ErrorCode.invalid_txn_state
+    assert verification_error(producers, None) is ErrorCode.invalid_txn_state
     guard = producers.verifications.begin(7, 3)
     producers.check_verified(7, 3, guard)
     open_transaction(producers)
@@ -44,19 +40,19 @@ def test_marker_between_verification_and_append_makes_the_verification_invalid()
     producers = ProducerStates()
     guard = producers.verifications.begin(7, 3)
     end_transaction(producers, epoch=3)
-    assert error_of_check(producers, 3, guard) is ErrorCode.invalid_txn_state
+    assert verification_error(producers, guard) is ErrorCode.invalid_txn_state
 
 
 def test_former_epoch_is_refused_before_its_verification_is_looked_at() -> None:
     producers = ProducerStates()
     open_transaction(producers, epoch=4)
-    assert error_of_check(producers, 3, None) is ErrorCode.invalid_producer_epoch
+    assert verification_error(producers, None) is ErrorCode.invalid_producer_epoch
 
 
 def test_unknown_producer_of_protocol_2_begins_with_0() -> None:
     producers = ProducerStates()
     producers.verifications.begin(7, 3, 4, adds_partition=True)
-    refuse_batch(producers, 3, 4)
+    check_batch_is_out_of_order(producers, 4)
     check_batch(producers, 3, 0)
 
 
@@ -71,7 +67,7 @@ def test_batch_that_is_verified_before_an_earlier_one_is_refused() -> None:
     producers = ProducerStates()
     producers.verifications.begin(7, 3, 4)
     producers.verifications.begin(7, 3, 6)
-    refuse_batch(producers, 3, 6)
+    check_batch_is_out_of_order(producers, 6)
     check_batch(producers, 3, 4)
     producers.verifications.begin(7, 4, 9)
     check_batch(producers, 4, 9)  # a later epoch begins anew
@@ -86,7 +82,7 @@ def test_repeated_batch_that_arrives_late_does_not_refuse_the_next_transaction()
     assert producers.check_batch(7, 3, 4, 0, transactional=True, sequenced=True) is not None
     producers.verifications.begin(7, 3, 5)
     check_batch(producers, 3, 5)
-    refuse_batch(producers, 3, 6)
+    check_batch_is_out_of_order(producers, 6)
 
 
 def test_marker_of_protocol_2_that_comes_again_is_not_written_again() -> None:
@@ -101,9 +97,7 @@ def test_marker_of_protocol_2_that_comes_again_is_not_written_again() -> None:
 def test_marker_of_protocol_2_never_ends_a_later_transaction() -> None:
     producers = ProducerStates()
     open_transaction(producers, epoch=4)
-    with pytest.raises(KafkaError) as refused:
-        producers.is_end_written(7, 4, 2)
-    assert refused.value.code is ErrorCode.invalid_producer_epoch
+    assert error_raised_by(producers.is_end_written, 7, 4, 2) is ErrorCode.invalid_producer_epoch
 
 
 def test_marker_of_an_unknown_producer_is_written() -> None:

@@ -53,11 +53,10 @@ class PartitionWorld:
         replicas: Sequence[int],
         min_insync: int,
         *,
-        unclean: bool = False,
         synced: bool = False,
         initial_replicas: int | None = None,
     ) -> None:
-        self.rules = TopicElectionRules(min_insync, unclean, synced)
+        self.rules = TopicElectionRules(min_insync, allow_unclean=False, acks_are_synced=synced)
         self.image = MetadataImage()
         self.processes: dict[int, Process] = {}
         # Broker → its log of (leader epoch, record)
@@ -96,6 +95,7 @@ class PartitionWorld:
         self.image.apply_records((self.image.end_offset + n, record) for n, record in enumerate(records))
 
     def _check_step(self, old: PartitionRecord, new: PartitionRecord) -> None:
+        """Raises AssertionError unless the new record may follow the old one."""
         assert new.partition_epoch == old.partition_epoch + 1
         assert new.leader_epoch == old.leader_epoch + (new.leader != old.leader)
         assert set(new.isr) <= set(new.replicas) and set(new.eligible) <= set(new.replicas)
@@ -141,6 +141,7 @@ class PartitionWorld:
             del self.logs[broker][keeps:]
 
     def wipe(self, broker: int) -> None:
+        """Replaces the disk, unless more brokers would lose records than the topic tolerates."""
         if self.losses < self.rules.min_insync - 1:
             self.losses += 1
             self.kill(broker)
@@ -196,6 +197,7 @@ class PartitionWorld:
             self._advance(broker)
 
     def fetch(self, follower: int) -> None:
+        """The follower copies the log of its leader, which advances the high watermark."""
         process = self.processes.get(follower)
         if (
             process is None
@@ -216,6 +218,7 @@ class PartitionWorld:
         self._advance(process.partition.leader)
 
     def _advance(self, broker: int) -> None:
+        """The leader advances its high watermark, below which records are acknowledged."""
         process = self.processes[broker]
         state = process.partition
         if state.leader != broker or len(state.isr) < effective_min_isr(state, self.rules.min_insync):
@@ -245,11 +248,13 @@ class PartitionWorld:
         )
         self.sent.append((broker, process.epoch, process.pending))
 
-    def deliver(self, which: int, *, duplicate: bool) -> None:
-        """The controller gets one of the sent proposals. `duplicate`: it may get it once more."""
+    def deliver(self, index: int, *, duplicate: bool) -> None:
+        """The controller gets one of the sent proposals. `index`: modulo their number. `duplicate`:
+        it may get it once more.
+        """
         if not self.sent:
             return
-        broker, epoch, proposal = self.sent[which % len(self.sent)]
+        broker, epoch, proposal = self.sent[index % len(self.sent)]
         if not duplicate:
             self.sent.remove((broker, epoch, proposal))
         if self.image.brokers[broker].epoch != epoch:
@@ -289,6 +294,7 @@ class PartitionWorld:
     # --- invariants
 
     def check(self) -> None:
+        """Raises AssertionError unless the leader is unfenced and has every acknowledged record."""
         leader = self.state.leader
         if leader in self.processes:  # a stopped broker serves nobody until it has registered again
             prefix = self.logs[leader][: len(self.acknowledged)]

@@ -1,8 +1,7 @@
 """A controller with its image and a metadata log in memory, for unit tests."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,20 +14,6 @@ from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
 from tests.unit.topic_creation import create_topic
-
-
-def async_test(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **named), 20))
-
-    return run
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Polls the condition. The deadline of `async_test` bounds the wait."""
-    while not holds():  # noqa: ASYNC110 (tests wait for state that has no event)
-        await asyncio.sleep(0.002)
 
 
 class MemoryLog:
@@ -75,6 +60,7 @@ class SmallController:
     async def register(
         self, broker: int, *, incarnation: int = 0, directories: tuple[int, ...] | None = None, previous: int = -1
     ) -> int:
+        """Returns the broker epoch. `previous`: that of the incarnation before; −1 if unknown."""
         registration = RegisterBrokerRecord(
             broker,
             UUID(int=incarnation or 100 + broker),

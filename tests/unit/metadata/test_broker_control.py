@@ -4,19 +4,13 @@ what each of them does to partitions.
 
 import asyncio
 
-import pytest
-
 from ottla_broker.metadata.cluster_control import BrokerHeartbeat
 from ottla_broker.metadata.topic_plans import NewTopic
-from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import SmallController, async_test, until
+from ottla_broker.wire.errors import ErrorCode
+from tests.unit.async_tests import async_test, wait_until
+from tests.unit.kafka_errors import error_of
+from tests.unit.metadata.small_controller import SmallController
 from tests.unit.topic_creation import create_topic
-
-
-async def raised_code(work: object) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
-        await work  # type: ignore[misc]
-    return caught.value.code
 
 
 @async_test
@@ -61,16 +55,14 @@ async def test_a_repeated_registration_changes_nothing() -> None:
 @async_test
 async def test_a_second_process_with_a_live_broker_id_is_refused_unless_it_holds_the_directory() -> None:
     small = await SmallController().add_brokers(1)
-    assert (
-        await raised_code(small.register(1, incarnation=7, directories=(5,))) is ErrorCode.duplicate_broker_registration
-    )
+    assert await error_of(small.register(1, incarnation=7, directories=(5,))) is ErrorCode.duplicate_broker_registration
     old = small.image.brokers[1].epoch
     assert (
         await small.register(1, incarnation=7) > old
     )  # it holds the lock of the directory, so the first process is gone
     assert small.fenced() == [1]
-    assert await raised_code(small.heartbeat(1, broker_epoch=old)) is ErrorCode.stale_broker_epoch
-    assert await raised_code(small.register(2, directories=(6, 6))) is ErrorCode.invalid_registration
+    assert await error_of(small.heartbeat(1, broker_epoch=old)) is ErrorCode.stale_broker_epoch
+    assert await error_of(small.register(2, directories=(6, 6))) is ErrorCode.invalid_registration
 
 
 @async_test
@@ -86,7 +78,7 @@ async def test_rule_4_a_new_controller_places_no_replicas_before_each_broker_sen
     await successor.heartbeat(2)
     assert not creation.done() and not growth.done()
     assert (
-        await raised_code(successor.register(1, incarnation=11, directories=(5,)))
+        await error_of(successor.register(1, incarnation=11, directories=(5,)))
         is ErrorCode.duplicate_broker_registration
     )
     while not creation.done() or not growth.done():
@@ -256,7 +248,7 @@ async def test_a_new_controller_fences_its_predecessor_and_gives_the_others_a_se
     small = await SmallController().add_brokers(1, 2, 3)
     small.image.previous_controller_id = 2
     control_loop = asyncio.create_task(small.controller.run())
-    await until(small.fenced)
+    await wait_until(small.fenced)
     control_loop.cancel()
     assert small.fenced() == [2]
     assert small.brokers.heartbeats.is_alive(3, small.image.brokers[3].epoch, asyncio.get_running_loop().time())
@@ -296,7 +288,7 @@ async def test_a_partition_without_another_candidate_keeps_its_leader_until_shut
 async def test_a_controller_that_hears_no_majority_answers_no_heartbeats() -> None:
     small = await SmallController().add_brokers(1)
     small.log.majority_heard = False
-    assert await raised_code(small.heartbeat(1)) is ErrorCode.not_controller
+    assert await error_of(small.heartbeat(1)) is ErrorCode.not_controller
 
 
 @async_test
@@ -307,10 +299,10 @@ async def test_an_unregistered_broker_leads_nothing_and_must_register_again() ->
     await small.brokers.unregister_broker(1)
     assert (small.state().leader, small.state().isr, small.state().replicas) == (2, (2,), (1, 2))
     assert (
-        await raised_code(small.brokers.process_heartbeat(BrokerHeartbeat(1, epoch, 0)))
+        await error_of(small.brokers.process_heartbeat(BrokerHeartbeat(1, epoch, 0)))
         is ErrorCode.broker_id_not_registered
     )
-    assert await raised_code(small.brokers.unregister_broker(1)) is ErrorCode.broker_id_not_registered
+    assert await error_of(small.brokers.unregister_broker(1)) is ErrorCode.broker_id_not_registered
     await small.register(1)
     await small.heartbeat(1)
     assert small.state().isr == (2,)

@@ -16,9 +16,10 @@ from ottla_broker.metadata.previous_incarnation import NO_TRUSTED_EPOCH, Previou
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.api.test_controller_apis import ControllerApis
+from tests.unit.api.controller_apis import ControllerApis
+from tests.unit.async_tests import async_test, wait_until
 from tests.unit.log.memory_disk import MemoryDisk
-from tests.unit.metadata.small_controller import SmallController, async_test, until
+from tests.unit.metadata.small_controller import SmallController
 
 ENDPOINTS = {"PLAINTEXT": Endpoint("here", 9092)}
 
@@ -144,9 +145,9 @@ async def test_rule_6_a_session_expires_without_answered_heartbeats() -> None:
     small = SmallController()
     broker = await Broker(small).start()
     broker.is_disconnected = True
-    await until(lambda: not broker.lifecycle.is_in_session)
+    await wait_until(lambda: not broker.lifecycle.is_in_session)
     broker.is_disconnected = False
-    await until(lambda: broker.lifecycle.is_in_session)
+    await wait_until(lambda: broker.lifecycle.is_in_session)
     broker.hears_majority = False  # it is the controller, and hears no majority
     assert not broker.lifecycle.is_in_session
     broker.heartbeats.cancel()
@@ -158,7 +159,7 @@ async def test_a_new_controller_gets_a_heartbeat_at_once() -> None:
     broker = await Broker(small, interval_ms=60_000).start()
     small.brokers.heartbeats.remove(7, broker.lifecycle.broker_epoch)
     broker.lifecycle.send_heartbeat_now()
-    await until(lambda: small.brokers.heartbeats.metadata_offset(7) >= 0)
+    await wait_until(lambda: small.brokers.heartbeats.metadata_offset(7) >= 0)
     broker.heartbeats.cancel()
 
 
@@ -170,12 +171,12 @@ async def test_rule_6_heartbeats_that_a_former_controller_answered_itself_do_not
     small = SmallController()
     broker = await Broker(small, interval_ms=20).start()
     broker.hears_majority = True
-    await until(lambda: broker.lifecycle.is_in_session)
+    await wait_until(lambda: broker.lifecycle.is_in_session)
     broker.is_disconnected, broker.hears_majority = True, None
     broker.lifecycle.on_controller_resigned()
     assert not broker.lifecycle.is_in_session
     broker.is_disconnected = False
-    await until(lambda: broker.lifecycle.is_in_session)
+    await wait_until(lambda: broker.lifecycle.is_in_session)
     broker.heartbeats.cancel()
 
 
@@ -184,14 +185,14 @@ async def test_rule_6_a_heartbeat_that_was_sent_before_a_resignation_does_not_co
     small = SmallController()
     broker = await Broker(small, interval_ms=20).start()
     broker.response_gate = asyncio.Event()
-    await until(lambda: broker.requests_at_gate > 0)
+    await wait_until(lambda: broker.requests_at_gate > 0)
     broker.lifecycle.on_controller_resigned()
     response_gate, broker.response_gate = broker.response_gate, asyncio.Event()
     response_gate.set()  # the response to the heartbeat that was sent before
-    await until(lambda: broker.requests_at_gate > 1)
+    await wait_until(lambda: broker.requests_at_gate > 1)
     assert not broker.lifecycle.is_in_session
     broker.response_gate.set()
-    await until(lambda: broker.lifecycle.is_in_session)
+    await wait_until(lambda: broker.lifecycle.is_in_session)
     broker.heartbeats.cancel()
 
 
@@ -212,10 +213,10 @@ async def test_rule_6_a_fenced_broker_has_no_session() -> None:
     broker = await Broker(small, image=lagging).start()
     lagging.visible_end_offset = small.image.end_offset
     await small.brokers.fence_broker(7, broker.lifecycle.broker_epoch, "a test")
-    await until(lambda: not broker.lifecycle.is_in_session)
+    await wait_until(lambda: not broker.lifecycle.is_in_session)
     assert small.fenced() == [7]
     lagging.visible_end_offset = None
-    await until(lambda: broker.lifecycle.is_in_session)
+    await wait_until(lambda: broker.lifecycle.is_in_session)
     broker.heartbeats.cancel()
 
 
@@ -250,7 +251,7 @@ async def test_controlled_shutdown_ends_when_other_brokers_lead() -> None:
     broker = await Broker(small).start()
     await small.add_topic(replicas=(7, 1))
     shutdown = asyncio.create_task(broker.lifecycle.controlled_shutdown())
-    await until(lambda: small.state().leader == 1)
+    await wait_until(lambda: small.state().leader == 1)
     assert not shutdown.done()
     await small.heartbeat(1)
     await shutdown
@@ -274,7 +275,7 @@ async def test_a_broker_that_was_unregistered_registers_again() -> None:
     broker = await Broker(small).start()
     first_epoch = broker.lifecycle.broker_epoch
     await small.brokers.unregister_broker(7)
-    await until(lambda: 7 in small.image.brokers and not small.image.brokers[7].fenced)
+    await wait_until(lambda: 7 in small.image.brokers and not small.image.brokers[7].fenced)
     assert broker.lifecycle.broker_epoch > first_epoch
     assert broker.replacement_reasons == []
     broker.heartbeats.cancel()
@@ -286,8 +287,8 @@ async def test_a_broker_without_an_online_directory_is_fenced(caplog: pytest.Log
     small = SmallController()
     broker = await Broker(small).start()
     broker.directories[0].failure = "input/output error"
-    await until(lambda: small.fenced() == [7])
-    await until(lambda: small.image.brokers[7].directories == ())  # a second decision of the controller
+    await wait_until(lambda: small.fenced() == [7])
+    await wait_until(lambda: small.image.brokers[7].directories == ())  # a second decision of the controller
     assert broker.previous_incarnation.read_trusted_epoch() == NO_TRUSTED_EPOCH
     broker.heartbeats.cancel()
 

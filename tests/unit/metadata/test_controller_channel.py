@@ -27,7 +27,7 @@ from ottla_broker.wire.codec import read_request, read_response, request_class, 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.forwarding import read_host, read_principal
 from ottla_broker.wire.request_header import read_request_header
-from tests.unit.metadata.small_controller import async_test, until
+from tests.unit.async_tests import async_test, wait_until
 
 ALLOCATE = 67
 ALICE = Principal("User", "alice")
@@ -116,7 +116,7 @@ async def test_a_request_waits_for_a_controller_and_is_sent_again_to_its_success
     pending = asyncio.create_task(channel.send_request(REQUEST))
     await asyncio.sleep(0)
     quorum.address = await old.open()
-    await until(lambda: old.request_count)
+    await wait_until(lambda: old.request_count)
     quorum.address = await new.open()
     assert (await pending).producer_id_start == 70
     assert new.request_count == 2  # the first response was lost
@@ -138,7 +138,7 @@ async def test_a_request_to_a_silent_controller_is_sent_again_to_a_new_one() -> 
     quorum = QuorumView(await silent.open())
     channel = ControllerChannel(quorum, "me")
     pending = asyncio.create_task(channel.send_request(REQUEST))
-    await until(lambda: silent.request_count)
+    await wait_until(lambda: silent.request_count)
     quorum.address = await new.open()
     assert (await pending).producer_id_start == 70
     channel.close()
@@ -159,7 +159,7 @@ async def test_a_request_in_flight_is_not_sent_again_while_no_controller_is_know
     quorum = QuorumView(address)
     channel = ControllerChannel(quorum, "me")
     pending = asyncio.create_task(channel.send_request(REQUEST))
-    await until(lambda: slow.request_count)
+    await wait_until(lambda: slow.request_count)
     quorum.address = None
     await asyncio.sleep(2 * CONTROLLER_CHECK_INTERVAL_S)
     quorum.address = address
@@ -183,7 +183,7 @@ async def test_a_slow_request_delays_no_other_and_connections_are_reused() -> No
     controller = ScriptedBroker(answer_block)
     channel = ControllerChannel(QuorumView(await controller.open()), "me")
     slow_request = asyncio.create_task(channel.send_request(REQUEST))
-    await until(lambda: controller.request_count)
+    await wait_until(lambda: controller.request_count)
     for count in (2, 3, 4):
         assert (await channel.send_request(REQUEST)).producer_id_start == count
     assert controller.connections == 2

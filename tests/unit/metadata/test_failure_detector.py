@@ -14,7 +14,8 @@ from ottla_broker.metadata.failure_detector import PROBE_REQUEST, FailedBroker, 
 from ottla_broker.metadata.image import BrokerRegistration, MetadataImage
 from ottla_broker.metadata.records import Endpoint
 from ottla_broker.runtime import Runtime
-from tests.unit.metadata.small_controller import SmallController, async_test, until
+from tests.unit.async_tests import async_test, wait_until
+from tests.unit.metadata.small_controller import SmallController
 
 RESPONSE = b"\0\0\0\2ok"
 
@@ -55,9 +56,10 @@ class Broker:
             writer.close()
 
 
-def image_of(broker: Broker, epoch: int = 5) -> MetadataImage:
+def image_with(broker: Broker) -> MetadataImage:
+    """An image with this broker, under the id 2."""
     at = {"PLAINTEXT": Endpoint("127.0.0.1", broker.port)}
-    return MetadataImage(brokers={2: BrokerRegistration(2, epoch, UUID(int=1), at, None, (), fenced=False)})
+    return MetadataImage(brokers={2: BrokerRegistration(2, 5, UUID(int=1), at, None, (), fenced=False)})
 
 
 def start_detector(image: MetadataImage) -> tuple[FailureDetector, list[tuple[int, int]]]:
@@ -72,12 +74,12 @@ def start_detector(image: MetadataImage) -> tuple[FailureDetector, list[tuple[in
 async def test_a_broker_whose_port_refuses_connections_fails_at_once_under_its_epoch() -> None:
     broker = Broker()
     await broker.open()
-    image = image_of(broker)
+    image = image_with(broker)
     detector, failed = start_detector(image)
-    await until(lambda: detector._probes)
+    await wait_until(lambda: detector._probes)
     assert not detector.has_suspects
     broker.close_port()
-    await until(lambda: failed)
+    await wait_until(lambda: failed)
     assert failed == [(2, 5)]
     # For a controller that is elected later
     assert [(it.broker, it.epoch) for it in detector.failed_brokers()] == [(2, 5)]
@@ -96,14 +98,14 @@ async def test_a_broker_whose_port_refuses_connections_fails_at_once_under_its_e
 async def test_a_broken_probe_is_connected_again() -> None:
     broker = Broker()
     await broker.open()
-    detector, failed = start_detector(image_of(broker))
-    await until(lambda: detector._probes)
+    detector, failed = start_detector(image_with(broker))
+    await wait_until(lambda: detector._probes)
     broker.close_connections()
-    await until(lambda: len(broker.connections) == 2)
-    await until(lambda: not detector.has_suspects)
+    await wait_until(lambda: len(broker.connections) == 2)
+    await wait_until(lambda: not detector.has_suspects)
     assert failed == []
     await detector.close()
-    await until(lambda: broker.closed_connections == 2)
+    await wait_until(lambda: broker.closed_connections == 2)
     broker.close_port()
 
 
@@ -111,8 +113,8 @@ async def test_a_broken_probe_is_connected_again() -> None:
 async def test_a_broker_that_answers_is_alive_and_one_with_open_sockets_alone_is_not() -> None:
     broker = Broker()
     await broker.open()
-    detector, _ = start_detector(image_of(broker))
-    await until(lambda: detector._probes)
+    detector, _ = start_detector(image_with(broker))
+    await wait_until(lambda: detector._probes)
     await detector.probe_brokers([2], within_s=10)
     assert not detector.has_suspects
     broker.is_responding = False
@@ -122,7 +124,7 @@ async def test_a_broker_that_answers_is_alive_and_one_with_open_sockets_alone_is
     broker.close_connections()
     await probing
     assert detector.has_suspects
-    await until(lambda: len(broker.connections) == 2)  # its port still accepts connections
+    await wait_until(lambda: len(broker.connections) == 2)  # its port still accepts connections
     await asyncio.sleep(0.01)
     assert detector.has_suspects
     await detector.close()
@@ -133,8 +135,8 @@ async def test_a_broker_that_answers_is_alive_and_one_with_open_sockets_alone_is
 async def test_concurrent_probes_share_a_request() -> None:
     broker = Broker()
     await broker.open()
-    detector, _ = start_detector(image_of(broker))
-    await until(lambda: detector._probes)
+    detector, _ = start_detector(image_with(broker))
+    await wait_until(lambda: detector._probes)
     (probe,) = detector._probes.values()
     first, second, third = probe.send_probe(), probe.send_probe(), probe.send_probe()
     assert second is third is not first  # the first request may have been answered before they began
@@ -150,7 +152,7 @@ async def test_a_broker_that_never_answered_is_left_to_its_session() -> None:
     broker = Broker()
     await broker.open()
     broker.close_port()
-    detector, failed = start_detector(image_of(broker))
+    detector, failed = start_detector(image_with(broker))
     await asyncio.sleep(0.05)  # loopback refuses at once, and that must not be reported
     assert failed == []
     assert not detector.has_suspects
@@ -161,10 +163,10 @@ async def test_a_broker_that_never_answered_is_left_to_its_session() -> None:
 async def test_a_suspect_delays_clients_only_for_a_moment() -> None:
     broker = Broker()
     await broker.open()
-    detector, failed = start_detector(image_of(broker))
-    await until(lambda: detector._probes)
+    detector, failed = start_detector(image_with(broker))
+    await wait_until(lambda: detector._probes)
     broker.close_port()
-    await until(lambda: failed)
+    await wait_until(lambda: failed)
     began = asyncio.get_running_loop().time()
     await detector.wait_until_resolved(within_s=0.05)
     assert asyncio.get_running_loop().time() - began < 5
@@ -181,10 +183,10 @@ async def test_the_controller_fences_brokers_that_failed_before_and_after_its_el
         small.image, small.log, Runtime(), Config.of({"log.dirs": "/nowhere", "node.id": "1"}), 1, detector
     )
     running = asyncio.create_task(controller.run())
-    await until(lambda: small.fenced() == [2])
+    await wait_until(lambda: small.fenced() == [2])
     assert detector.on_broker_failed is not None
     detector.on_broker_failed(FailedBroker(3, small.image.brokers[3].epoch, "a test"))
-    await until(lambda: small.fenced() == [2, 3])
+    await wait_until(lambda: small.fenced() == [2, 3])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert detector.on_broker_failed is None

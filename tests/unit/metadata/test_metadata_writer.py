@@ -10,6 +10,7 @@ from ottla_broker.metadata.image import MetadataDelta, MetadataImage
 from ottla_broker.metadata.metadata_writer import MetadataWriter
 from ottla_broker.metadata.records import MetadataRecord, ProducerIdsRecord
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.async_tests import async_test, run_event_loop
 
 
 class SlowLog:
@@ -42,55 +43,44 @@ def allocate_producer_id(writer: MetadataWriter) -> "asyncio.Task[int]":
     return asyncio.ensure_future(writer.execute(plan))
 
 
-async def run_event_loop() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
+@async_test
+async def test_a_decision_waits_for_the_commit_of_a_cancelled_one() -> None:
+    log = SlowLog()
+    writer = MetadataWriter(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
+    cancelled, second = allocate_producer_id(writer), allocate_producer_id(writer)
+    await run_event_loop()
+    cancelled.cancel()
+    await run_event_loop()
+    assert len(log.pending_commits) == 1, "the second would be decided on an image without the pending commit"
+    log.complete_commit()
+    await run_event_loop()
+    log.complete_commit()
+    assert await second == 1
+    assert cancelled.cancelled()
 
 
-def test_a_decision_waits_for_the_commit_of_a_cancelled_one() -> None:
-    async def scenario() -> None:
-        log = SlowLog()
-        writer = MetadataWriter(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
-        cancelled, second = allocate_producer_id(writer), allocate_producer_id(writer)
-        await run_event_loop()
-        cancelled.cancel()
-        await run_event_loop()
-        assert len(log.pending_commits) == 1, "the second would be decided on an image without the pending commit"
-        log.complete_commit()
-        await run_event_loop()
-        log.complete_commit()
-        assert await second == 1
-        assert cancelled.cancelled()
-
-    asyncio.run(scenario())
+@async_test
+async def test_a_decision_cancelled_before_it_begins_commits_nothing() -> None:
+    log = SlowLog()
+    writer = MetadataWriter(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
+    first, cancelled, third = (allocate_producer_id(writer) for _ in range(3))
+    await run_event_loop()
+    cancelled.cancel()
+    log.complete_commit()
+    await run_event_loop()
+    log.complete_commit()
+    assert [await first, await third] == [0, 1]
 
 
-def test_a_decision_cancelled_before_it_begins_commits_nothing() -> None:
-    async def scenario() -> None:
-        log = SlowLog()
-        writer = MetadataWriter(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
-        first, cancelled, third = (allocate_producer_id(writer) for _ in range(3))
-        await run_event_loop()
-        cancelled.cancel()
-        log.complete_commit()
-        await run_event_loop()
-        log.complete_commit()
-        assert [await first, await third] == [0, 1]
-
-    asyncio.run(scenario())
-
-
-def test_a_failed_commit_is_raised_and_the_next_decision_continues() -> None:
-    async def scenario() -> None:
-        log = SlowLog()
-        writer = MetadataWriter(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
-        failing, second = allocate_producer_id(writer), allocate_producer_id(writer)
-        await run_event_loop()
-        log.pending_commits.pop(0)[1].set_exception(KafkaError(ErrorCode.kafka_storage_error, "the disk is full"))
-        with pytest.raises(KafkaError, match="the disk is full"):
-            await failing
-        await run_event_loop()
-        log.complete_commit()
-        assert await second == 0
-
-    asyncio.run(scenario())
+@async_test
+async def test_a_failed_commit_is_raised_and_the_next_decision_continues() -> None:
+    log = SlowLog()
+    writer = MetadataWriter(log.image, log, Config.of({"log.dirs": "/nowhere", "node.id": "1"}))
+    failing, second = allocate_producer_id(writer), allocate_producer_id(writer)
+    await run_event_loop()
+    log.pending_commits.pop(0)[1].set_exception(KafkaError(ErrorCode.kafka_storage_error, "the disk is full"))
+    with pytest.raises(KafkaError, match="the disk is full"):
+        await failing
+    await run_event_loop()
+    log.complete_commit()
+    assert await second == 0

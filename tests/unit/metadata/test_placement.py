@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from ottla_broker.metadata.placement import UsableBroker, alternate_racks, assign_replicas, least_loaded_start
 
-RACKS = st.sampled_from([None, "a", "b", "c"])
-
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[UsableBroker]:

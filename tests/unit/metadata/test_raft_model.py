@@ -30,11 +30,12 @@ LONG_BUDGET = Budget(epochs=1_000, crashes=4, wipes=3, records=20, changes=15, r
 
 
 def large_world(seed: int) -> RaftWorld:
+    """A random start for a long walk."""
     random = Random(seed)
     brokers = random.choice((3, 3, 4, 5))
     return random.choice(
         (
-            led_world(3, LONG_BUDGET),
+            led_world(LONG_BUDGET),
             contested_world(LONG_BUDGET),
             world_of(brokers, random.randint(2, brokers), LONG_BUDGET),
         )
@@ -148,7 +149,7 @@ def find_violation(rules: Rules) -> Exploration:
     for start in (
         world_of(3, 3, short),
         world_of(3, 3, Budget(epochs=1, crashes=1)),
-        led_world(3, short),
+        led_world(short),
         contested_world(Budget(epochs=4)),
     ):
         found = explore(start, rules, 2_500)

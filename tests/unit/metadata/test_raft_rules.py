@@ -40,8 +40,8 @@ def vote_request(epoch: int = 5, candidate: ReplicaKey = B, log_end: EpochAndOff
     return VoteRequest(candidate, epoch, log_end)
 
 
-def pre_vote_request(epoch: int = 5, log_end: EpochAndOffset = END) -> VoteRequest:
-    return VoteRequest(B, epoch, log_end, is_pre_vote=True)
+def pre_vote_request(log_end: EpochAndOffset = END) -> VoteRequest:
+    return VoteRequest(B, 5, log_end, is_pre_vote=True)
 
 
 def test_a_vote_is_granted_to_a_log_that_is_as_long() -> None:

@@ -12,7 +12,8 @@ from ottla_broker.metadata.isr_changes import IsrChangeRequest
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.metadata.replication_control import PartitionReassignment
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import SmallController, async_test
+from tests.unit.async_tests import async_test
+from tests.unit.metadata.small_controller import SmallController
 
 TOPIC = UUID(int=9)
 

@@ -68,7 +68,9 @@ def test_half_of_the_voters_and_an_empty_set_are_no_majority() -> None:
     ("brokers", "limit", "count"),
     [(1, 3, 1), (2, 3, 1), (3, 3, 3), (9, 3, 3), (4, 5, 3), (5, 5, 5), (7, 1, 1), (0, 3, 1)],
 )
-def test_one_voter_with_one_or_two_brokers_and_three_from_three_on(brokers: int, limit: int, count: int) -> None:
+def test_there_is_one_voter_with_up_to_two_brokers_and_three_from_three_on(
+    brokers: int, limit: int, count: int
+) -> None:
     assert target_voter_count(brokers, limit) == count
 
 

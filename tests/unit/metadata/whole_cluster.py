@@ -78,9 +78,9 @@ class WholeCluster(SimulatedCluster):
     def others(self, node: SimulatedBroker) -> list[SimulatedBroker]:
         return [other for other in self if other is not node]
 
-    async def wait_for_new_leader(self, after: SimulatedBroker, within_s: float = 30.0) -> float:
+    async def wait_for_new_leader(self, after: SimulatedBroker) -> float:
         """Waits until a broker other than `after` leads. Returns the time that took, in seconds."""
-        return await self.until(lambda: any(node is not after for node in self.leaders), within_s)
+        return await self.until(lambda: any(node is not after for node in self.leaders))
 
     async def create_topic(self, name: str) -> None:
         await self.run_on_controller(lambda controller: ensure_topic(controller, NewTopic(name, 1, 1)))

@@ -74,6 +74,7 @@ class SourceLog:
             self._marker(50, commit=kind == "committed")
 
     def _batch(self, producer: int) -> list[bytes]:
+        """Writes a batch, in a transaction unless the producer is −1. Returns its values."""
         first, count = self.end, self.random.randint(1, 4)
         values = [f"{self.name} {first + number}".encode() for number in range(count)]
         records = [Record(1000 + first, b"k", value) for value in values]
@@ -128,6 +129,10 @@ class Replica:
 
 
 class AppendedMirrorWorld:
+    """`state`: metadata of the partition. `wiped`: the replica whose disk was wiped last; 0 if it
+    has caught up. `stale`: mirrored partitions of former fetchers.
+    """
+
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.sources = {name: SourceLog(name, self.random) for name in MIRRORS}
@@ -142,7 +147,7 @@ class AppendedMirrorWorld:
         self.replicas = {number: self._create_replica(number) for number in (1, 2, 3)}
         self.retention = AppendedRetention(self.image, None, None, lambda: 1)  # type: ignore[arg-type]
         self.mirrored: dict[str, MirroredPartition] = {}
-        # Of fetchers that were told to stop and have not stopped yet.
+        # Of fetchers that are to stop and have not stopped yet.
         self.stale: list[tuple[str, MirroredPartition]] = []
         self.deleted: dict[int, bytes] = {}  # deleted records by offset
         self.wiped = 0
@@ -169,6 +174,7 @@ class AppendedMirrorWorld:
         self.sources[self.random.choice(list(MIRRORS))].write()
 
     def write_here(self) -> None:
+        """A producer of this cluster writes to the topic."""
         self.ours += 1
         self.leader.append_records(encode_batch([Record(1, b"k", f"ours {self.ours}".encode())]), acks=1)
 
@@ -180,7 +186,7 @@ class AppendedMirrorWorld:
         data = self.sources[name].respond(
             mirrored.requested_offset, max_batches or self.random.randint(1, 6), self.ids[name]
         )
-        while (outcome := process_partition_data(mirrored, replace_records(data), 1.0)) is FetchOutcome.new_epochs:
+        while (outcome := process_partition_data(mirrored, copy_response(data), 1.0)) is FetchOutcome.new_epochs:
             mirrored.source_epochs = mirrored.unrecorded_epochs
             known = AppendedPartitionRecord(TOPIC, self.ids[name], 0, mirrored.unrecorded_epochs)
             self.image.appended_partitions[TOPIC, self.ids[name], 0] = known
@@ -199,6 +205,9 @@ class AppendedMirrorWorld:
         self.mirrored = desired_partitions(self.image, self.leader)
 
     def replicate(self, number: int = 0) -> None:
+        """A follower, this one or any (0), fetches once from the leader. A wiped one rejoins the
+        ISR when it has caught up.
+        """
         number = number or self.random.choice([one for one in self.replicas if one != self.state.leader])
         follower, leader = self.replicas[number].partition, self.leader
         log = leader.log
@@ -292,6 +301,9 @@ class AppendedMirrorWorld:
                     self.replicate(number)
 
     def check(self) -> None:
+        """Raises AssertionError unless every replica has the committed records of each source once
+        and in order.
+        """
         for number, replica in self.replicas.items():
             log = replica.partition.log
             assert log.end == self.leader.log.end, number
@@ -302,7 +314,7 @@ class AppendedMirrorWorld:
                 assert mine == source.committed, (number, name)
 
 
-def replace_records(data: FetchResponsePartition) -> FetchResponsePartition:
+def copy_response(data: FetchResponsePartition) -> FetchResponsePartition:
     """A new copy of a response, because processing it changes the bytes in place."""
     return FetchResponsePartition(
         data.topic, 0, data.error, data.high_watermark, -1, 0, memoryview(bytearray(data.records)), data.aborted

@@ -36,7 +36,7 @@ ENTRIES = st.lists(
 )
 
 
-def of_others(entries: Iterable[AccessControlEntry]) -> dict[UUID, AccessControlEntry]:
+def with_ids(entries: Iterable[AccessControlEntry]) -> dict[UUID, AccessControlEntry]:
     return {UUID(int=number): it for number, it in enumerate(dict.fromkeys(entries))}
 
 
@@ -65,7 +65,7 @@ def test_rules_are_copied_as_mirror_maker_does() -> None:
 def test_nobody_may_write_by_a_copied_rule_and_nothing_is_created_twice(
     at_source: list[AccessControlEntry], here: list[AccessControlEntry]
 ) -> None:
-    changes = plan_acl_sync("west", at_source, of_others(here), TOPICS)
+    changes = plan_acl_sync("west", at_source, with_ids(here), TOPICS)
     assert not changes.to_delete
     created = [*changes.to_create.values()]
     for it in created:
@@ -74,14 +74,14 @@ def test_nobody_may_write_by_a_copied_rule_and_nothing_is_created_twice(
         assert it.permission == Permission.DENY or it.operation not in (Operation.write, Operation.all)
     assert not set(created) & set(here)
     assert len(set(created)) == len(created)
-    assert not plan_acl_sync("west", at_source, {**of_others(here), **changes.to_create}, TOPICS)
+    assert not plan_acl_sync("west", at_source, {**with_ids(here), **changes.to_create}, TOPICS)
 
 
 @given(ENTRIES, ENTRIES, ENTRIES)
 def test_a_rule_that_is_gone_at_the_source_is_removed_if_the_mirror_has_created_it(
     first: list[AccessControlEntry], then: list[AccessControlEntry], others: list[AccessControlEntry]
 ) -> None:
-    existing = of_others(others)
+    existing = with_ids(others)
     here = {**existing, **plan_acl_sync("west", first, existing, TOPICS).to_create}
     changes = plan_acl_sync("west", then, here, TOPICS)
     after = {id_: it for id_, it in {**here, **changes.to_create}.items() if id_ not in changes.to_delete}

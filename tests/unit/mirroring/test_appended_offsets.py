@@ -20,14 +20,15 @@ SOURCE = UUID(int=99)
 PRODUCER_ID = FIRST_RESERVED_PRODUCER_ID + 1
 
 
-def mirrored_partition(folder: Path, *, resyncs: bool = False, recorded: int = 0) -> MirroredPartition:
+def mirrored_partition(folder: Path, *, resyncs: bool = False) -> MirroredPartition:
     partition = create_leader(folder, FakeClusterView(), isr=(1,), records=5)
-    return MirroredPartition(partition, "t", SOURCE, ((3, 0),), AppendedOffsets(PRODUCER_ID, recorded, resyncs))
+    return MirroredPartition(partition, "t", SOURCE, ((3, 0),), AppendedOffsets(PRODUCER_ID, 0, resyncs))
 
 
 def apply_response(
     mirrored: MirroredPartition, *records: bytes, end: int = 100, diverging: tuple[int, int] | None = None
 ) -> FetchOutcome:
+    """Applies a response to a request at the position. New epochs are recorded first."""
     mirrored.requested_offset = mirrored.position
     data = FetchResponsePartition(
         SOURCE, 0, ErrorCode.none, end, -1, 0, memoryview(bytearray(b"".join(records))), diverging=diverging

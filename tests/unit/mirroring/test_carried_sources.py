@@ -29,8 +29,8 @@ from ottla_broker.mirroring.sync_plan import (
     plan_identical,
 )
 from ottla_broker.wire.errors import KafkaError
-from tests.unit.metadata.small_controller import async_test
-from tests.unit.mirroring.test_plan_identical import HERE, MirrorPlanWorld, view
+from tests.unit.async_tests import async_test
+from tests.unit.mirroring.mirror_plan_world import HERE, MirrorPlanWorld, view
 
 NEWARK = AppendedSourceDescription(UUID(int=1), "newark", "t", FIRST_RESERVED_PRODUCER_ID + 11, 2)
 NEWYORK = AppendedSourceDescription(UUID(int=2), "newyork", "t", FIRST_RESERVED_PRODUCER_ID + 22, 2)
@@ -57,17 +57,17 @@ class CarriedSourcesWorld(MirrorPlanWorld):
         return self
 
     @property
-    def id(self) -> UUID:
+    def topic_id(self) -> UUID:
         return self.image.topics["t"].id
 
     def sources(self) -> dict[UUID, AppendedSourceRecord]:
-        return self.image.appended_sources[self.id]
+        return self.image.appended_sources[self.topic_id]
 
     async def fail_over(self) -> None:
-        await self.set(role=FAILED_OVER)
+        await self.set_configs(role=FAILED_OVER)
         for state in self.image.topics["t"].partitions.values():
             await self.controller.mirror_control.report_partition(
-                MirrorReport(state.leader, self.id, state.partition, state.leader_epoch, end=9)
+                MirrorReport(state.leader, self.topic_id, state.partition, state.leader_epoch, end=9)
             )
 
     async def join(self) -> list[object]:
@@ -84,11 +84,11 @@ async def test_carried_sources_are_known_and_updated() -> None:
     assert [(one.producer_id, one.carried) for one in world.sources().values()] == [
         (FIRST_RESERVED_PRODUCER_ID + 11, True)
     ]
-    assert active_sources(world.image, world.id) == {} and retained_sources(world.image, world.id) == []
+    assert active_sources(world.image, world.topic_id) == {} and retained_sources(world.image, world.topic_id) == []
     assert [type(step) for step in await world.apply(region(NEWARK, NEWYORK))] == [UpdateOrigins]
-    assert world.steps(region(NEWARK, NEWYORK)) == [], "nothing else is left to do"
-    assert describe_sources(world.image, world.id) == [NEWARK, NEWYORK], "for mirrors of the mirror"
-    assert world.steps(region(NEWARK)) == [], "the log still has records of a source that is no longer reported"
+    assert world.plan_steps(region(NEWARK, NEWYORK)) == [], "nothing else is left to do"
+    assert describe_sources(world.image, world.topic_id) == [NEWARK, NEWYORK], "for mirrors of the mirror"
+    assert world.plan_steps(region(NEWARK)) == [], "the log still has records of a source that is no longer reported"
 
 
 @async_test
@@ -97,11 +97,11 @@ async def test_mirror_continues_with_the_carried_producer_id_after_a_failover() 
     (refused,) = await world.join()
     assert isinstance(refused, RejectedTopic) and "identical mirror" in refused.reason
     await world.fail_over()
-    assert [one.producer_id for one in retained_sources(world.image, world.id)] == [FIRST_RESERVED_PRODUCER_ID + 11], (
-        "its position is retained"
-    )
+    assert [one.producer_id for one in retained_sources(world.image, world.topic_id)] == [
+        FIRST_RESERVED_PRODUCER_ID + 11
+    ], "its position is retained"
     assert [type(step) for step in await world.join()] == [AddSource]
-    (now,) = active_sources(world.image, world.id).values()
+    (now,) = active_sources(world.image, world.topic_id).values()
     assert (now.producer_id, now.mirror, now.ended, now.carried) == (
         FIRST_RESERVED_PRODUCER_ID + 11,
         "newark",
@@ -116,28 +116,29 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     world = await CarriedSourcesWorld().begin(on_divergence="Truncate")
     await world.fail_over()
     await world.join()
-    await world.set(role=REPLICATE)
+    await world.set_configs(role=REPLICATE)
     reason = "mirror 'newark' appends records to it: end that first with the role FailedOver"
-    (step,) = world.steps(region(NEWARK))
+    (step,) = world.plan_steps(region(NEWARK))
     assert isinstance(step, RejectedTopic) and step.reason == reason
     other_way = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=99), {0: 1, 1: 1})}, frozenset())
-    reverse = {"t": MirroredAtSource("back", world.id, failed_over=True)}
+    reverse = {"t": MirroredAtSource("back", world.topic_id, failed_over=True)}
     (step,) = plan_identical(world.image, mirror_configs(world.image)["west"], other_way, None, 1, HERE, reverse)
     assert isinstance(step, RejectedTopic) and step.reason == reason
     request = NewMirroredTopic("west", "t", "t", UUID(int=99), 2, 1)
     for command in (world.controller.mirror_control.fail_back, world.controller.mirror_control.adopt_topic):
         with pytest.raises(KafkaError, match="end that first"):
-            await command(request, world.id)
+            await command(request, world.topic_id)
     # The source ends; the topic is mirrored again, while another cluster continues, and fails over
     # again.
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": FAILED_OVER})
     await world.controller.mirror_control.fail_back(
-        replace_fields(request, source_id=world.image.mirrored_topics[world.id].source_id, sources=(NEWARK,)), world.id
+        replace_fields(request, source_id=world.image.mirrored_topics[world.topic_id].source_id, sources=(NEWARK,)),
+        world.topic_id,
     )
     assert [one.carried for one in world.sources().values()] == [True]
-    await world.set(role=FAILED_OVER)
+    await world.set_configs(role=FAILED_OVER)
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": REPLICATE})
     assert [type(found) for found in await world.join()] == [AddSource]
-    assert [one.producer_id for one in active_sources(world.image, world.id).values()] == [
+    assert [one.producer_id for one in active_sources(world.image, world.topic_id).values()] == [
         FIRST_RESERVED_PRODUCER_ID + 11
     ]

@@ -12,7 +12,7 @@ from tests.unit.records.compacted_log import NOW_MS, CompactedLog
 PRODUCER_ID = FIRST_RESERVED_PRODUCER_ID + 3
 
 
-def copied(compacted: CompactedLog, sequence: int) -> int:
+def append_copied_batch(compacted: CompactedLog, sequence: int) -> int:
     """Appends a batch of a source and returns its offset."""
     at = compacted.log.end
     record = Record(NOW_MS, b"key-0", b"copied")
@@ -36,10 +36,10 @@ def position_offsets(compacted: CompactedLog) -> list[int]:
 
 def test_last_committed_position_survives_compaction(tmp_path: Path) -> None:
     compacted = CompactedLog(tmp_path)
-    first, committed = copied(compacted, 0), copied(compacted, 1)
+    first, committed = append_copied_batch(compacted, 0), append_copied_batch(compacted, 1)
     compacted.fill()
     high_watermark = compacted.log.end
-    not_yet = copied(compacted, 2)
+    not_yet = append_copied_batch(compacted, 2)
     compacted.log.advance_high_watermark(high_watermark)
     assert compacted.clean()
     assert position_offsets(compacted) == [committed, not_yet] and first not in position_offsets(compacted)
@@ -47,11 +47,11 @@ def test_last_committed_position_survives_compaction(tmp_path: Path) -> None:
 
 def test_log_is_not_cleaned_while_the_last_committed_position_is_unknown(tmp_path: Path) -> None:
     compacted = CompactedLog(tmp_path)
-    copied(compacted, 0)
+    append_copied_batch(compacted, 0)
     compacted.fill()
     high_watermark = compacted.log.end
     for sequence in range(1, 7):  # more than are remembered
-        copied(compacted, sequence)
+        append_copied_batch(compacted, sequence)
     compacted.log.advance_high_watermark(high_watermark)
     assert not can_clean(compacted.log) and not compacted.clean()
     compacted.log.advance_high_watermark(compacted.log.end)

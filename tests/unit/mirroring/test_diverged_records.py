@@ -20,8 +20,8 @@ from ottla_broker.replication.partition_follower import last_record_epoch, trunc
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.records import iter_records
+from tests.unit.async_tests import async_test
 from tests.unit.log.log_fixtures import NOW, batch
-from tests.unit.metadata.small_controller import async_test
 from tests.unit.replication.leader_partition import (
     BATCH,
     TOPIC,

@@ -97,7 +97,7 @@ def test_divergence_offset_is_found(
     assert find_divergence_offset(original, end, copied, copy_end) == at
 
 
-def test_epochs_below_an_offset() -> None:
+def test_an_epoch_that_begins_at_an_offset_is_not_below_it() -> None:
     assert epochs_below(((1, 0), (3, 10), (4, 20)), 20) == ((1, 0), (3, 10))
 
 

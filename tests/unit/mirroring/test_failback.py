@@ -19,8 +19,8 @@ from ottla_broker.mirroring.sync_plan import (
     plan_identical,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import async_test
-from tests.unit.mirroring.test_plan_identical import MirrorPlanWorld, view
+from tests.unit.async_tests import async_test
+from tests.unit.mirroring.mirror_plan_world import MirrorPlanWorld, view
 
 
 class FailbackWorld(MirrorPlanWorld):
@@ -32,13 +32,13 @@ class FailbackWorld(MirrorPlanWorld):
         return self
 
     @property
-    def id(self) -> UUID:
+    def topic_id(self) -> UUID:
         return self.image.topics["t"].id
 
-    def planned_steps(
+    def plan_failback(
         self, source: SourceMetadata | None = None, *, failed_over: bool = True, of: UUID | None = None
     ) -> list[SyncStep]:
-        at_source = {"t": MirroredAtSource("west", of or self.id, failed_over)}
+        at_source = {"t": MirroredAtSource("west", of or self.topic_id, failed_over)}
         return list(
             plan_identical(
                 self.image, mirror_configs(self.image)["west"], source or view(t=2), None, 1, "here", at_source
@@ -46,18 +46,18 @@ class FailbackWorld(MirrorPlanWorld):
         )
 
     async def adopt(self) -> None:
-        (step,) = self.planned_steps()
+        (step,) = self.plan_failback()
         assert isinstance(step, AdoptTopic)
         await self.controller.mirror_control.adopt_topic(step.topic, step.topic_id)
 
     def report(self, partition: int = 0, **fields: object) -> MirrorReport:
         state = self.image.topics["t"].partitions[partition]
-        return MirrorReport(state.leader, self.id, partition, state.leader_epoch, **fields)  # type: ignore[arg-type]
+        return MirrorReport(state.leader, self.topic_id, partition, state.leader_epoch, **fields)  # type: ignore[arg-type]
 
     async def join(self, partition: int = 0, **fields: object) -> None:
         await self.controller.mirror_control.report_partition(self.report(partition, **fields))
 
-    async def refused(self, code: ErrorCode, **fields: object) -> None:
+    async def check_join_is_refused(self, code: ErrorCode, **fields: object) -> None:
         with pytest.raises(KafkaError) as caught:
             await self.join(**fields)  # type: ignore[arg-type]
         assert caught.value.code is code
@@ -66,22 +66,22 @@ class FailbackWorld(MirrorPlanWorld):
 @async_test
 async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> None:
     world = await FailbackWorld().begin()
-    (unproven,) = world.steps(view(t=2))
+    (unproven,) = world.plan_steps(view(t=2))
     assert isinstance(unproven, RejectedTopic) and "is not mirrored" in unproven.reason
-    (another,) = world.planned_steps(of=UUID(int=5))
+    (another,) = world.plan_failback(of=UUID(int=5))
     assert isinstance(another, RejectedTopic) and "is not mirrored" in another.reason
-    (still,) = world.planned_steps(failed_over=False)
+    (still,) = world.plan_failback(failed_over=False)
     assert isinstance(still, RejectedTopic) and "has not failed over" in still.reason
-    (fewer,) = world.planned_steps(view(t=1))
+    (fewer,) = world.plan_failback(view(t=1))
     assert isinstance(fewer, RejectedTopic) and "2 partitions here and 1 at the source" in fewer.reason
     assert find_failback_candidates(
         world.image, mirror_configs(world.image)["west"], view(t=2, u=1).topics.values()
     ) == ["t"]
-    assert world.image.active_mirror(world.id) is None
+    assert world.image.active_mirror(world.topic_id) is None
     await world.adopt()
-    assert world.image.active_mirror(world.id) is not None
+    assert world.image.active_mirror(world.topic_id) is not None
     assert (
-        world.planned_steps() == []
+        world.plan_failback() == []
         and find_failback_candidates(world.image, mirror_configs(world.image)["west"], view(t=2).topics.values()) == []
     )
 
@@ -89,26 +89,26 @@ async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> N
 @async_test
 async def test_join_offset_begins_a_leader_epoch_and_truncation_needs_consent() -> None:
     world = await FailbackWorld().begin()
-    await world.refused(ErrorCode.invalid_topic_exception, joined=5)
+    await world.check_join_is_refused(ErrorCode.invalid_topic_exception, joined=5)
     await world.adopt()
     link, topic = mirror_configs(world.image)["west"], view(t=2).topics["t"]
-    await world.refused(ErrorCode.policy_violation, joined=5, cut=3)
-    assert mirrored_partition(world.image, world.id, 0).joined == -1
+    await world.check_join_is_refused(ErrorCode.policy_violation, joined=5, cut=3)
+    assert mirrored_partition(world.image, world.topic_id, 0).joined == -1
     before = world.image.topics["t"].partitions[0]
     await world.join(joined=5, epochs=((2, 0),))
-    after, known = world.image.topics["t"].partitions[0], mirrored_partition(world.image, world.id, 0)
+    after, known = world.image.topics["t"].partitions[0], mirrored_partition(world.image, world.topic_id, 0)
     assert (after.leader, after.isr) == (before.leader, before.isr)
     assert (after.leader_epoch, after.partition_epoch) == (before.leader_epoch + 1, before.partition_epoch + 1)
     assert (known.joined, known.joined_epoch, known.epochs) == (5, before.leader_epoch, ((2, 0),))
     assert not is_mirrored(world.image, link, topic), "one partition of two has joined"
-    await world.set(on_divergence="Truncate")
+    await world.set_configs(on_divergence="Truncate")
     await world.join(1, joined=7, cut=3)
     assert is_mirrored(world.image, link, topic)
     # A leader that had not truncated reports it again in its own epoch; the offset must be the
     # same.
-    await world.set(on_divergence="Stop")
+    await world.set_configs(on_divergence="Stop")
     await world.join(1, joined=7, cut=3)
-    again = mirrored_partition(world.image, world.id, 1)
+    again = mirrored_partition(world.image, world.topic_id, 1)
     assert again.joined_epoch == world.image.topics["t"].partitions[1].leader_epoch - 1 == before.leader_epoch + 1
     with pytest.raises(KafkaError):
         await world.join(1, joined=6, cut=3)
@@ -119,11 +119,11 @@ async def test_topic_that_has_not_joined_is_never_recreated() -> None:
     world = await FailbackWorld().begin(on_source_truncation="Resync")
     await world.adopt()
     other = SourceMetadata("there", {}, {"t": SourceTopic("t", UUID(int=4711), {0: 1, 1: 1})}, frozenset())
-    (step,) = world.planned_steps(other)
+    (step,) = world.plan_failback(other)
     assert isinstance(step, RejectedTopic) and "the records here stay" in step.reason
     for partition in (0, 1):
         await world.join(partition, joined=0)
-    assert isinstance(world.planned_steps(other)[0], RecreateMirroredTopic)
+    assert isinstance(world.plan_failback(other)[0], RecreateMirroredTopic)
 
 
 @async_test
@@ -132,20 +132,20 @@ async def test_topic_can_fail_over_and_be_adopted_again() -> None:
     await world.adopt()
     for partition in (0, 1):
         await world.join(partition, joined=4, epochs=((1, 0),))
-    await world.set(role=FAILED_OVER)
+    await world.set_configs(role=FAILED_OVER)
     await world.join(end=9)
-    assert world.image.is_writable(world.id, 0) and not world.image.is_writable(world.id, 1)
-    await world.set(role="Replicate")
+    assert world.image.is_writable(world.topic_id, 0) and not world.image.is_writable(world.topic_id, 1)
+    await world.set_configs(role="Replicate")
     await world.adopt()
-    assert not world.image.is_writable(world.id, 0)
-    known = mirrored_partition(world.image, world.id, 0)
+    assert not world.image.is_writable(world.topic_id, 0)
+    known = mirrored_partition(world.image, world.topic_id, 0)
     assert (known.joined, known.end, known.epochs) == (-1, 9, ((1, 0),)), (
         "the failover offset remains, and nothing else"
     )
     assert not is_mirrored(world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"])
     with pytest.raises(KafkaError, match="is already mirrored"):
         await world.controller.mirror_control.adopt_topic(
-            NewMirroredTopic("west", "t", "t", UUID(int=1), 2, 1), world.id
+            NewMirroredTopic("west", "t", "t", UUID(int=1), 2, 1), world.topic_id
         )
 
 

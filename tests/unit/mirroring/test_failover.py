@@ -11,8 +11,8 @@ from ottla_broker.metadata.mirror_plans import MirrorReport, produce_rejection
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
 from ottla_broker.mirroring.failover import abort_open_transactions, report_end_offset
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.async_tests import async_test, run_event_loop, wait_until
 from tests.unit.log.log_fixtures import batch, marker
-from tests.unit.metadata.small_controller import async_test, until
 from tests.unit.replication.leader_partition import (
     ME,
     TOPIC,
@@ -43,7 +43,7 @@ async def test_end_offset_is_reported_when_every_in_sync_replica_has_it(tmp_path
     partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2), records=5)
     controller = Controller(rejections=1)
     reporting = asyncio.create_task(report_end_offset(partition, ME, 9, controller.send_report))
-    await asyncio.sleep(0.01)
+    await run_event_loop()
     assert not controller.reports
     record_fetch(partition, 2, 5)
     await reporting
@@ -60,9 +60,9 @@ async def test_start_of_an_empty_log_is_reported_when_every_in_sync_replica_star
     assert partition.log.high_watermark == 121
     controller = Controller()
     reporting = asyncio.create_task(report_end_offset(partition, ME, 130, controller.send_report))
-    await asyncio.sleep(0.01)
+    await run_event_loop()
     record_fetch(partition, 2, 0)
-    await asyncio.sleep(0.01)
+    await run_event_loop()
     assert not controller.reports
     record_fetch(partition, 2, 121)
     await reporting
@@ -76,7 +76,7 @@ async def test_former_leader_reports_nothing(tmp_path: Path) -> None:
     reporting = asyncio.create_task(report_end_offset(partition, ME, 9, controller.send_report))
     await asyncio.sleep(0)
     update_metadata(partition, leader=2, leader_epoch=2)
-    await until(reporting.done)
+    await wait_until(reporting.done)
     assert not controller.reports
 
 

@@ -1,3 +1,5 @@
+"""Patterns of the topics that a mirror copies."""
+
 import pytest
 
 from ottla_broker.mirroring.mirror_config import matches_topic

@@ -14,7 +14,8 @@ from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic, origin_clusters
 from ottla_broker.mirroring.sync_plan import AddSource, RejectedTopic, ResumeSource, SyncStep, plan_appended
 from ottla_broker.wire.errors import KafkaError
-from tests.unit.metadata.small_controller import SmallController, async_test
+from tests.unit.async_tests import async_test
+from tests.unit.metadata.small_controller import SmallController
 
 HERE = "here"
 
@@ -34,14 +35,15 @@ class AppendedPlanWorld:
         self.small = await SmallController().add_brokers(1, 2, 3)
         self.image, self.controller = self.small.image, self.small.controller
         for mirror in mirrors:
-            await self.set(mirror, bootstrap_servers="h:1", topics="*", offsets="Appended", **settings)
+            await self.set_configs(mirror, bootstrap_servers="h:1", topics="*", offsets="Appended", **settings)
         return self
 
-    async def set(self, mirror: str, **settings: str) -> None:
+    async def set_configs(self, mirror: str, **settings: str) -> None:
         changes: dict[str, str | None] = {key.replace("_", "."): value for key, value in settings.items()}
         await self.controller.alter_configs(MIRROR_RESOURCE, mirror, changes)
 
     async def apply(self, mirror: str, source: SourceMetadata) -> list[SyncStep]:
+        """Carries out the planned steps, and returns them."""
         found = list(
             plan_appended(self.image, mirror_configs(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE)
         )
@@ -52,8 +54,8 @@ class AppendedPlanWorld:
                 await self.controller.mirror_control.resume_source(step.topic_id, step.source_id)
         return found
 
-    def sources(self, name: str = "t") -> dict[UUID, AppendedSourceRecord]:
-        return active_sources(self.image, self.image.topics[name].id)
+    def sources(self) -> dict[UUID, AppendedSourceRecord]:
+        return active_sources(self.image, self.image.topics["t"].id)
 
 
 @async_test
@@ -87,7 +89,7 @@ async def test_sources_share_a_topic_with_a_producer_id_each() -> None:
     with pytest.raises(
         KafkaError, match=r"offsets of mirror 'east' cannot be changed while it has topics: 't', 1 in all"
     ):
-        await world.set("east", offsets="Identical")
+        await world.set_configs("east", offsets="Identical")
 
 
 @async_test
@@ -123,9 +125,9 @@ async def test_ended_source_does_not_restart_and_is_not_appended_twice() -> None
     await world.apply("east", view("e", topic(1)))
     (refused,) = await world.apply("too", view("e", topic(1)))
     assert isinstance(refused, RejectedTopic) and "mirror 'east' appends or appended it" in refused.reason
-    await world.set("east", role=FAILED_OVER)
+    await world.set_configs("east", role=FAILED_OVER)
     assert world.sources() == {}
-    await world.set("east", role="Replicate")
+    await world.set_configs("east", role="Replicate")
     (refused,) = await world.apply("east", view("e", topic(1)))
     assert isinstance(refused, RejectedTopic) and "has ended permanently" in refused.reason
     assert world.sources() == {}
@@ -144,7 +146,7 @@ async def test_recreated_and_stopped_sources_continue_only_with_resync() -> None
     assert await world.apply("east", view("e", topic(1))) == []
     (refused,) = await world.apply("east", view("e", topic(3)))
     assert isinstance(refused, RejectedTopic) and "deleted and created again" in refused.reason
-    await world.set("east", **{"on.source.truncation": "Resync"})
+    await world.set_configs("east", **{"on.source.truncation": "Resync"})
     assert await world.apply("east", view("e", topic(1))) == [ResumeSource("t", here.id, UUID(int=1))]
     assert await world.apply("east", view("e", topic(1))) == []
     await world.apply("east", view("e", topic(3)))
@@ -160,14 +162,14 @@ def replace_source(report: MirrorReport, source: UUID) -> MirrorReport:
 @async_test
 async def test_identical_mirror_accepts_no_source_and_its_source_is_not_appended() -> None:
     world = await AppendedPlanWorld().begin("east")
-    await world.set("copier", bootstrap_servers="h:1")
+    await world.set_configs("copier", bootstrap_servers="h:1")
     (made,) = await world.controller.mirror_control.create_mirrored_topics(
         [NewMirroredTopic("copier", "t", "t", UUID(int=1), 2, 1)]
     )
     assert isinstance(made, UUID)
     (refused,) = await world.apply("east", view("e", topic(2)))
     assert isinstance(refused, RejectedTopic) and "is an identical mirror" in refused.reason
-    await world.set("copier", role=FAILED_OVER)
+    await world.set_configs("copier", role=FAILED_OVER)
     (refused,) = await world.apply("east", view("e", topic(1)))
     assert isinstance(refused, RejectedTopic) and "would be appended a second time" in refused.reason
     assert [type(step) for step in await world.apply("east", view("e", topic(2)))] == [AddSource]

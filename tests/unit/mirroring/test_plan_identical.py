@@ -7,8 +7,7 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.config import FAILED_OVER, MIRROR_BOOTSTRAP_SERVERS, MIRROR_ROLE, PAUSED
-from ottla_broker.config.validation import check_mirror_changes
-from ottla_broker.metadata.image import MIRROR_RESOURCE, TOPIC_RESOURCE
+from ottla_broker.metadata.image import MIRROR_RESOURCE
 from ottla_broker.metadata.mirror_plans import MirrorReport, NewMirroredTopic
 from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.mirroring.mirror_config import mirror_configs
@@ -19,81 +18,13 @@ from ottla_broker.mirroring.sync_plan import (
     CreateMirroredTopic,
     RecreateMirroredTopic,
     RejectedTopic,
-    SyncStep,
-    TopicConfigs,
     UpdateOrigins,
     is_mirrored,
-    plan_identical,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import SmallController, async_test
+from tests.unit.async_tests import async_test
+from tests.unit.mirroring.mirror_plan_world import HERE, MirrorPlanWorld, view
 from tests.unit.topic_creation import create_topic
-
-HERE = "here"  # this cluster's id
-
-
-def view(**topics: int) -> SourceMetadata:
-    """Metadata of a source with topics of the given partition counts."""
-    return SourceMetadata(
-        "there",
-        {1: ("h", 1)},
-        {
-            name: SourceTopic(name, UUID(int=hash(name) % 1000 + 1), dict.fromkeys(range(count), 1))
-            for name, count in topics.items()
-        },
-        frozenset(),
-    )
-
-
-class MirrorPlanWorld:
-    """A target of three brokers with a mirror `west`.
-
-    Steps are applied as the synchroniser applies them.
-    """
-
-    def __init__(self) -> None:
-        self.small = SmallController()
-        self.controller = self.small.controller
-        self.image = self.small.image
-
-    async def begin(self, **settings: str) -> "MirrorPlanWorld":
-        await self.small.add_brokers(1, 2, 3)
-        await self.set(bootstrap_servers="h:1", topics="*", **settings)
-        return self
-
-    async def set(self, **settings: str | None) -> None:
-        changes = {key.replace("_", "."): value for key, value in settings.items()}
-        check_mirror_changes(changes, self.image.configs.get((MIRROR_RESOURCE, "west"), {}))
-        await self.controller.alter_configs(MIRROR_RESOURCE, "west", changes)
-
-    def steps(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
-        return list(plan_identical(self.image, mirror_configs(self.image)["west"], source, configs, 1, HERE))
-
-    async def apply(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
-        found = self.steps(source, configs)
-        for step in found:
-            match step:
-                case CreateMirroredTopic(topic):
-                    (answer,) = await self.controller.mirror_control.create_mirrored_topics([topic])
-                    assert isinstance(answer, UUID), answer
-                case RecreateMirroredTopic(topic, old_id):
-                    await self.controller.mirror_control.recreate_mirrored_topic(topic, old_id)
-                case AddPartitions(name, count):
-                    await self.controller.create_partitions(name, count)
-                case AlterTopicConfig(name, changes):
-                    await self.controller.alter_configs(TOPIC_RESOURCE, name, changes)
-                case UpdateOrigins(_, topic_id, origins, sources):
-                    await self.controller.mirror_control.update_origins(topic_id, origins, sources)
-                case RejectedTopic():
-                    pass
-        return found
-
-    async def report_stop(self, name: str, why: str) -> None:
-        topic = self.image.topics[name]
-        state = topic.partitions[0]
-        await self.controller.mirror_control.report_partition(
-            MirrorReport(state.leader, topic.id, 0, state.leader_epoch, stopped=why)
-        )
 
 
 @async_test
@@ -107,26 +38,26 @@ async def test_topics_are_created_extended_and_configured_until_no_step_is_left(
         CreateMirroredTopic,
     ]
     assert world.image.topic_config("a") == {"retention.ms": "5"}
-    assert world.steps(view(a=2, b=1), configs) == []
+    assert world.plan_steps(view(a=2, b=1), configs) == []
     configs["a"] = {"retention.bytes": "7"}
     assert await world.apply(view(a=4, b=1), configs) == [
         AddPartitions("a", 4),
         AlterTopicConfig("a", {"retention.ms": None, "retention.bytes": "7"}),
     ]
-    assert world.steps(view(a=4, b=1), configs) == []
-    assert world.steps(view(b=1), configs) == [], "a topic that was deleted at the source stays here"
-    assert world.steps(view(a=4), None) == [], "settings are not synchronised"
+    assert world.plan_steps(view(a=4, b=1), configs) == []
+    assert world.plan_steps(view(b=1), configs) == [], "a topic that was deleted at the source stays here"
+    assert world.plan_steps(view(a=4), None) == [], "settings are not synchronised"
 
 
 @async_test
 async def test_topics_that_are_not_mirrored_are_not_changed() -> None:
     world = await MirrorPlanWorld().begin()
     await world.small.add_topic("a")
-    (step,) = world.steps(view(a=9), {"a": {"retention.ms": "5"}})
+    (step,) = world.plan_steps(view(a=9), {"a": {"retention.ms": "5"}})
     assert isinstance(step, RejectedTopic) and "is not mirrored" in step.reason
     await world.apply(view(b=1))
-    await world.set(role=FAILED_OVER)
-    (step,) = world.steps(view(b=3), {"b": {"retention.ms": "5"}})
+    await world.set_configs(role=FAILED_OVER)
+    (step,) = world.plan_steps(view(b=3), {"b": {"retention.ms": "5"}})
     assert isinstance(step, RejectedTopic) and "still failing over" in step.reason
 
 
@@ -136,11 +67,11 @@ async def test_diverged_topic_is_recreated_only_with_resync() -> None:
     await world.apply(view(a=2))
     before = world.image.topics["a"].id
     await world.report_stop("a", "it was truncated")
-    assert world.steps(view(a=2)) == []
-    await world.set(on_source_truncation="Resync")
+    assert world.plan_steps(view(a=2)) == []
+    await world.set_configs(on_source_truncation="Resync")
     assert [type(step) for step in await world.apply(view(a=2))] == [RecreateMirroredTopic]
     assert world.image.topics["a"].id != before
-    assert world.steps(view(a=2)) == []
+    assert world.plan_steps(view(a=2)) == []
     other = SourceTopic("a", UUID(int=77777), {0: 1})
     (step,) = await world.apply(SourceMetadata("there", {}, {"a": other}, frozenset()))
     assert isinstance(step, RecreateMirroredTopic)
@@ -175,13 +106,13 @@ async def test_mirror_with_topics_cannot_be_removed_and_needs_a_source() -> None
     with pytest.raises(KafkaError, match="cannot be removed while it has topics: 'a'"):
         await world.controller.alter_configs(MIRROR_RESOURCE, "west", dict.fromkeys(settings))
     with pytest.raises(KafkaError, match=r"bootstrap.servers is not set"):
-        await world.set(**{MIRROR_BOOTSTRAP_SERVERS.name: None})
+        await world.set_configs(**{MIRROR_BOOTSTRAP_SERVERS.name: None})
     with pytest.raises(KafkaError, match="did you mean role"):
-        await world.set(rol=PAUSED)
+        await world.set_configs(rol=PAUSED)
     with pytest.raises(KafkaError, match=r"role cannot be 'Over'.*allowed: Replicate, Paused or FailedOver"):
-        await world.set(role="Over")
+        await world.set_configs(role="Over")
     assert world.image.active_mirror(world.image.topics["a"].id) is not None
-    await world.set(**{MIRROR_ROLE.name: FAILED_OVER})
+    await world.set_configs(**{MIRROR_ROLE.name: FAILED_OVER})
     assert world.image.active_mirror(world.image.topics["a"].id) is None
     await world.controller.alter_configs(
         MIRROR_RESOURCE, "west", dict.fromkeys(world.image.configs[MIRROR_RESOURCE, "west"])
@@ -189,8 +120,9 @@ async def test_mirror_with_topics_cannot_be_removed_and_needs_a_source() -> None
     assert mirror_configs(world.image) == {}
 
 
-def with_origins(source: SourceMetadata, topic: str, *origins: str) -> SourceMetadata:
-    return replace(source, topics={**source.topics, topic: replace(source.topics[topic], origins=frozenset(origins))})
+def with_origins(source: SourceMetadata, *origins: str) -> SourceMetadata:
+    """The source, whose topic `a` has these origins."""
+    return replace(source, topics={**source.topics, "a": replace(source.topics["a"], origins=frozenset(origins))})
 
 
 @async_test
@@ -204,7 +136,7 @@ async def test_topics_may_have_a_prefix() -> None:
         ),
         CreateMirroredTopic(NewMirroredTopic("west", "west.b", "b", source.topics["b"].id, 1, 1, {}, ("there",))),
     ]
-    assert world.steps(source, configs) == []
+    assert world.plan_steps(source, configs) == []
     assert world.image.active_mirror(world.image.topics["a"].id) is None, "the topic without the prefix is another"
     assert is_mirrored(world.image, mirror_configs(world.image)["west"], source.topics["a"])
     grown = replace(source, topics={**source.topics, "a": replace(source.topics["a"], leaders={0: 1, 1: 1, 2: 1})})
@@ -215,28 +147,28 @@ async def test_topics_may_have_a_prefix() -> None:
     with pytest.raises(
         KafkaError, match=r"prefix of mirror 'west' cannot be changed while it has topics: 'west.a', 2 in all"
     ):
-        await world.set(prefix="east.")
+        await world.set_configs(prefix="east.")
     with pytest.raises(KafkaError, match=r"prefix cannot be 'a/b'.*allowed: at most 100 letters"):
-        await world.set(prefix="a/b")
-    await world.set(prefix="west.", role=PAUSED)
+        await world.set_configs(prefix="a/b")
+    await world.set_configs(prefix="west.", role=PAUSED)
 
 
 @async_test
 async def test_empty_prefix_may_be_set_and_removed() -> None:
     world = await MirrorPlanWorld().begin()
     await world.apply(view(a=1))
-    await world.set(prefix="")
-    await world.set(prefix=None)
-    assert world.steps(view(a=1)) == []
+    await world.set_configs(prefix="")
+    await world.set_configs(prefix=None)
+    assert world.plan_steps(view(a=1)) == []
 
 
 @async_test
 async def test_records_of_this_cluster_are_not_mirrored_back() -> None:
     """Whatever the topic's name there, and however many clusters lie between."""
     world = await MirrorPlanWorld().begin(prefix="west.")
-    source = with_origins(view(a=1, b=1), "a", "far", HERE)
+    source = with_origins(view(a=1, b=1), "far", HERE)
     assert [type(step) for step in await world.apply(source)] == [RejectedTopic, CreateMirroredTopic]
-    (refused,) = world.steps(source)
+    (refused,) = world.plan_steps(source)
     assert isinstance(refused, RejectedTopic) and "has records from this cluster" in refused.reason
     assert "west.a" not in world.image.topics
 
@@ -244,13 +176,13 @@ async def test_records_of_this_cluster_are_not_mirrored_back() -> None:
 @async_test
 async def test_mirrored_topic_has_the_origins_of_its_source() -> None:
     world = await MirrorPlanWorld().begin()
-    await world.apply(with_origins(view(a=1), "a", "far"))
+    await world.apply(with_origins(view(a=1), "far"))
     assert origin_clusters(world.image, "a") == {"there", "far"}
-    assert await world.apply(with_origins(view(a=1), "a", "far", "farther")) == [
+    assert await world.apply(with_origins(view(a=1), "far", "farther")) == [
         UpdateOrigins("a", world.image.topics["a"].id, ("far", "farther", "there"))
     ]
     assert origin_clusters(world.image, "a") == {"there", "far", "farther"}
-    await world.set(role=FAILED_OVER)
+    await world.set_configs(role=FAILED_OVER)
     assert origin_clusters(world.image, "a") == set(), "after the failover its records are this cluster's own"
 
 

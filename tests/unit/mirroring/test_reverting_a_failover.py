@@ -8,8 +8,8 @@ from ottla_broker.mirroring.mirror_config import mirror_configs
 from ottla_broker.mirroring.source_cluster import SourceMetadata, SourceTopic
 from ottla_broker.mirroring.sync_plan import FailBackTopic, RejectedTopic, is_mirrored
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.metadata.small_controller import async_test
-from tests.unit.mirroring.test_plan_identical import MirrorPlanWorld, view
+from tests.unit.async_tests import async_test
+from tests.unit.mirroring.mirror_plan_world import MirrorPlanWorld, view
 
 
 class RevertedFailoverWorld(MirrorPlanWorld):
@@ -20,7 +20,7 @@ class RevertedFailoverWorld(MirrorPlanWorld):
         await self.apply(view(t=2))
         for partition in (0, 1):
             await self.report(partition, epochs=((4, 0), (7, 60)))
-        await self.set(role=FAILED_OVER)
+        await self.set_configs(role=FAILED_OVER)
         return self
 
     async def report(self, partition: int = 0, **fields: object) -> None:
@@ -42,84 +42,84 @@ class RevertedFailoverWorld(MirrorPlanWorld):
         return self.image.is_writable(self.image.topics["t"].id, 0)
 
     def rejection(self, source: SourceMetadata | None = None) -> str:
-        (step,) = self.steps(source or view(t=2))
+        (step,) = self.plan_steps(source or view(t=2))
         assert isinstance(step, RejectedTopic), step
         return step.reason
 
 
 @async_test
 async def test_failover_is_reverted_with_consent_once_its_offset_is_known() -> None:
-    drill = await RevertedFailoverWorld().begin()
-    assert drill.rejection() == "it is still failing over"
-    await drill.report_ends()
-    known = mirrored_partition(drill.image, drill.image.topics["t"].id, 0)
-    assert (known.end, known.end_epoch) == (100, drill.image.topics["t"].partitions[0].leader_epoch)
-    assert "on.divergence=Truncate (onDivergence of a Mirror) mirrors it again" in drill.rejection()
-    assert drill.is_writable()
+    world = await RevertedFailoverWorld().begin()
+    assert world.rejection() == "it is still failing over"
+    await world.report_ends()
+    known = mirrored_partition(world.image, world.image.topics["t"].id, 0)
+    assert (known.end, known.end_epoch) == (100, world.image.topics["t"].partitions[0].leader_epoch)
+    assert "on.divergence=Truncate (onDivergence of a Mirror) mirrors it again" in world.rejection()
+    assert world.is_writable()
     with pytest.raises(KafkaError, match="its role is FailedOver"):
-        await drill.fail_back()
-    await drill.set(role=REPLICATE)
+        await world.fail_back()
+    await world.set_configs(role=REPLICATE)
     with pytest.raises(KafkaError) as caught:
-        await drill.fail_back()
+        await world.fail_back()
     assert caught.value.code is ErrorCode.policy_violation
-    await drill.set(on_divergence="Truncate")
-    assert "2 partitions here and 1 at the source" in drill.rejection(view(t=1))
-    (step,) = drill.steps(view(t=2))
+    await world.set_configs(on_divergence="Truncate")
+    assert "2 partitions here and 1 at the source" in world.rejection(view(t=1))
+    (step,) = world.plan_steps(view(t=2))
     assert isinstance(step, FailBackTopic)
-    await drill.fail_back()
-    assert not drill.is_writable() and drill.steps(view(t=2)) == []
+    await world.fail_back()
+    assert not world.is_writable() and world.plan_steps(view(t=2)) == []
 
 
 @async_test
 async def test_failover_is_not_reverted_for_another_topic_or_in_a_loop() -> None:
-    drill = await RevertedFailoverWorld().begin(on_divergence="Truncate")
-    await drill.report_ends()
-    other = SourceTopic("t", drill.image.topics["t"].id, {0: 1, 1: 1})
-    assert "the topic has failed over and has records of its own" in drill.rejection(
+    world = await RevertedFailoverWorld().begin(on_divergence="Truncate")
+    await world.report_ends()
+    other = SourceTopic("t", world.image.topics["t"].id, {0: 1, 1: 1})
+    assert "the topic has failed over and has records of its own" in world.rejection(
         SourceMetadata("there", {}, {"t": other}, frozenset())
     )
     same = view(t=2).topics["t"]
     back = SourceTopic("t", same.id, same.leaders, frozenset({"here"}))
-    assert "has records from this cluster" in drill.rejection(SourceMetadata("there", {}, {"t": back}, frozenset()))
+    assert "has records from this cluster" in world.rejection(SourceMetadata("there", {}, {"t": back}, frozenset()))
 
 
 @async_test
 async def test_partitions_join_at_the_failover_offset_and_can_fail_over_again() -> None:
-    drill = await RevertedFailoverWorld().begin(on_divergence="Truncate")
-    await drill.report_ends()
-    topic, link = drill.image.topics["t"].id, mirror_configs(drill.image)["west"]
-    await drill.set(role=REPLICATE)
-    await drill.fail_back()
-    assert not is_mirrored(drill.image, link, view(t=2).topics["t"])
+    world = await RevertedFailoverWorld().begin(on_divergence="Truncate")
+    await world.report_ends()
+    topic, link = world.image.topics["t"].id, mirror_configs(world.image)["west"]
+    await world.set_configs(role=REPLICATE)
+    await world.fail_back()
+    assert not is_mirrored(world.image, link, view(t=2).topics["t"])
     with pytest.raises(KafkaError, match="does not fail over"):
-        await drill.report(end=108)  # from a leader that does not know of it yet
-    await drill.set(on_divergence="Stop")
+        await world.report(end=108)  # from a leader that does not know of it yet
+    await world.set_configs(on_divergence="Stop")
     with pytest.raises(KafkaError, match="may not truncate"):
-        await drill.report(joined=100, cut=3)
-    await drill.report(1, joined=101)
-    await drill.set(on_divergence="Truncate")
-    await drill.report(joined=100, cut=3)
-    known = mirrored_partition(drill.image, topic, 0)
+        await world.report(joined=100, cut=3)
+    await world.report(1, joined=101)
+    await world.set_configs(on_divergence="Truncate")
+    await world.report(joined=100, cut=3)
+    known = mirrored_partition(world.image, topic, 0)
     assert (known.end, known.source_end, known.end_epoch, known.joined) == (-1, -1, -1, 100)
     assert known.epochs == ((4, 0), (7, 60)) and is_mirrored(
-        drill.image, mirror_configs(drill.image)["west"], view(t=2).topics["t"]
+        world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"]
     )
-    await drill.report(joined=100, cut=3)  # from a leader that had not truncated
+    await world.report(joined=100, cut=3)  # from a leader that had not truncated
     with pytest.raises(KafkaError):
-        await drill.report(joined=99)
-    await drill.set(role=FAILED_OVER)
-    assert not drill.is_writable()
-    await drill.report(end=130)
-    assert drill.is_writable() and mirrored_partition(drill.image, topic, 0).end == 130
+        await world.report(joined=99)
+    await world.set_configs(role=FAILED_OVER)
+    assert not world.is_writable()
+    await world.report(end=130)
+    assert world.is_writable() and mirrored_partition(world.image, topic, 0).end == 130
 
 
 @async_test
 async def test_failover_before_the_join_makes_the_topic_writable_as_before() -> None:
-    drill = await RevertedFailoverWorld().begin(on_divergence="Truncate")
-    await drill.report_ends()
-    topic = drill.image.topics["t"].id
-    await drill.set(role=REPLICATE)
-    await drill.fail_back()
-    await drill.set(role=FAILED_OVER)
-    assert drill.is_writable() and mirrored_partition(drill.image, topic, 0).end == 100
-    assert [type(step) for step in drill.steps(view(t=2))] == [FailBackTopic]
+    world = await RevertedFailoverWorld().begin(on_divergence="Truncate")
+    await world.report_ends()
+    topic = world.image.topics["t"].id
+    await world.set_configs(role=REPLICATE)
+    await world.fail_back()
+    await world.set_configs(role=FAILED_OVER)
+    assert world.is_writable() and mirrored_partition(world.image, topic, 0).end == 100
+    assert [type(step) for step in world.plan_steps(view(t=2))] == [FailBackTopic]

@@ -27,6 +27,8 @@ VIEW = SourceMetadata("there", {}, {"t": SourceTopic("t", ID, {0: 1})}, frozense
 
 @dataclass
 class Source:
+    """Describes mirrors. `says`: topic → its configs."""
+
     says: dict[str, dict[str, str]]
 
     async def send(self, _: Any) -> SimpleNamespace:

@@ -34,14 +34,15 @@ from tests.unit.log.log_fixtures import NOW, batch, marker
 PRODUCER_ID = FIRST_RESERVED_PRODUCER_ID + 5
 
 
-def stamped_batch(data: bytes, base_offset: int = 7, append_time_ms: int | None = None) -> bytearray:
+def stamped_batch(data: bytes, append_time_ms: int | None = None) -> bytearray:
+    """The batch with offset 7 and its source position."""
     found = bytearray(data)
     stamp_source_position(
         memoryview(found),
         0,
         HEADER.unpack_from(found),
         producer_id=PRODUCER_ID,
-        base_offset=base_offset,
+        base_offset=7,
         leader_epoch=3,
         append_time_ms=append_time_ms,
     )

@@ -93,6 +93,7 @@ class Model:
         self.commit(leader=self.random.choice(self.state.isr), leader_epoch=self.state.leader_epoch + 1)
 
     def leave(self) -> None:
+        """A follower leaves the ISR, unless only one is in it."""
         others = [one for one in self.state.isr if one != self.state.leader]
         if len(others) > 1:
             gone = self.random.choice(others)
@@ -113,6 +114,7 @@ class Model:
         self._host(broker, log)
 
     def fetch(self) -> None:
+        """A follower fetches once. An ISR that the leader proposes is accepted."""
         follower = self.replicas[self.random.choice([one for one in BROKERS if one != self.state.leader])]
         log, theirs = follower.log, self.leader.log
         newest = last_record_epoch(log)
@@ -182,7 +184,8 @@ def has_source_records(partition: Partition, end: int) -> bool:
     return all(header.size > 1000 for _, header in iter_batches(data))
 
 
-async def run(model: Model) -> None:
+async def run_at_random(model: Model) -> None:
+    """Takes random steps. Raises AssertionError if an invariant is violated."""
     for _ in range(model.random.randrange(12)):
         model.fetch()
     for _ in range(60):
@@ -203,23 +206,23 @@ async def run(model: Model) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_committed_records_are_not_lost_or_mixed(tmp_path: Path, seed: int) -> None:
-    asyncio.run(run(Model(tmp_path, Random(seed))))
+    asyncio.run(run_at_random(Model(tmp_path, Random(seed))))
 
 
-def runs_that_fail(folder: Path, seeds: int, **rules: Any) -> int:
+def count_failed_runs(folder: Path, seeds: int, **rules: Any) -> int:
     failed = 0
     for seed in range(seeds):
         try:
-            asyncio.run(run(Model(folder / str(seed), Random(seed), **rules)))
+            asyncio.run(run_at_random(Model(folder / str(seed), Random(seed), **rules)))
         except AssertionError:
             failed += 1
     return failed
 
 
 def test_model_detects_a_missing_truncation(tmp_path: Path) -> None:
-    assert runs_that_fail(tmp_path, 2, begin=lambda partition, joined, epoch: None) == 2
+    assert count_failed_runs(tmp_path, 2, begin=lambda partition, joined, epoch: None) == 2
 
 
 def test_model_detects_a_truncation_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
     """The leader would count log ends that followers had before."""
-    assert runs_that_fail(tmp_path, 20, truncates_in_the_middle=True) > 0
+    assert count_failed_runs(tmp_path, 20, truncates_in_the_middle=True) > 0

@@ -41,6 +41,7 @@ class FakeApi:
         return resource
 
     def of(self, kind: str) -> dict[str, Json]:
+        """Objects of a kind by name."""
         return {name: it for (its_kind, _, name), it in sorted(self.objects.items()) if its_kind == kind}
 
     async def get(self, kind: ObjectKind, namespace: str | None, name: str) -> Json | None:
@@ -73,6 +74,9 @@ class FakeApi:
         return copy.deepcopy(self.objects[key])
 
     async def apply_status(self, desired: Json) -> Json:
+        """Raises ApiError: 404 if there is no object, 409 if the status names another resource
+        version.
+        """
         await asyncio.sleep(0)  # other tasks run meanwhile
         name = desired["metadata"]["name"]
         self._write(f"status {desired['kind']} {name}")  # a uid would be ignored
@@ -86,6 +90,9 @@ class FakeApi:
         return copy.deepcopy(self.put(kind_of(it), it))
 
     async def merge(self, kind: ObjectKind, namespace: str, name: str, change: Json) -> Json:
+        """Raises ApiError: 404 if there is no object, 409 if the change names another resource
+        version.
+        """
         self._write(f"merge {kind.name} {name}")
         live = self.objects.get((kind.name, namespace, name))
         if live is None:
@@ -98,6 +105,7 @@ class FakeApi:
         return copy.deepcopy(self.put(kind, strategic_merge(live, copy.deepcopy(change))))
 
     async def create(self, desired: Json) -> Json:
+        """Raises ApiError 409 if the object exists. Events are recorded only."""
         metadata = desired["metadata"]
         if desired["kind"] == "Event":
             self.events.append((desired["reason"], desired["message"]))
@@ -121,11 +129,12 @@ class FakeApi:
 
     # What controllers and kubelets do.
 
-    def put_cluster(self, spec: Json, name: str = "demo") -> Json:
+    def put_cluster(self, spec: Json) -> Json:
+        """Creates the Cluster `demo`."""
         it = {
             "apiVersion": CLUSTER.api,
             "kind": "Cluster",
-            "metadata": {"name": name, "namespace": "events", "generation": 1},
+            "metadata": {"name": "demo", "namespace": "events", "generation": 1},
             "spec": spec,
         }
         return self.put(CLUSTER, {**it, "status": {}})

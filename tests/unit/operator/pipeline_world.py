@@ -61,9 +61,9 @@ class PipelineWorld:
         self.pipeline["spec"] = {**self.pipeline["spec"], **spec}
         self.pipeline["metadata"]["generation"] += 1
 
-    def put_topic(self, name: str, ready: bool = True) -> None:
+    def put_source_topic(self, *, ready: bool = True) -> None:
         condition = {"type": "Ready", "status": str(ready), "message": "creating topic flights"}
-        metadata = {"name": name, "namespace": "events", "generation": 1}
+        metadata = {"name": "flights", "namespace": "events", "generation": 1}
         it = {"apiVersion": TOPIC.api, "kind": "Topic", "metadata": metadata, "spec": {"clusterRef": {"name": "demo"}}}
         self.api.put(TOPIC, {**it, "status": {"conditions": [condition]}})
 
@@ -95,8 +95,8 @@ class PipelineWorld:
         it["status"] = {"applicationState": {"state": state, **status.pop("app", {})}, **status}
 
 
-def running(lag: int = 7) -> RunnerStatus:
-    return RunnerStatus("running", None, "2026-01-01T00:00:00Z", 5.0, lag, 1.5)
+def running_status() -> RunnerStatus:
+    return RunnerStatus("running", None, "2026-01-01T00:00:00Z", 5.0, lag_records=7, lag_seconds=1.5)
 
 
 def pipeline_api() -> FakeApi:

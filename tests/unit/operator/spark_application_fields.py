@@ -82,7 +82,7 @@ REQUIRED: Final = ("type", "sparkVersion", "mainApplicationFile", "driver", "exe
 INSIDE: Final = {"restartPolicy": RESTART, "driver": DRIVER, "executor": EXECUTOR}
 
 
-def unknown(application: dict[str, Any]) -> list[tuple[str, Any]]:
+def find_undocumented_fields(application: dict[str, Any]) -> list[tuple[str, Any]]:
     """Paths of the fields that are not as documented, in order, with their values."""
     found: list[tuple[str, Any]] = []
     if (application["apiVersion"], application["kind"]) != ("sparkoperator.k8s.io/v1beta2", "SparkApplication"):
@@ -91,11 +91,11 @@ def unknown(application: dict[str, Any]) -> list[tuple[str, Any]]:
         found.append(("metadata.name", application["metadata"]["name"]))
     spec = application["spec"]
     found += [(f"spec.{key}", None) for key in REQUIRED if key not in spec]
-    found += _unknown("spec", spec, SPEC)
+    found += _undocumented_fields_of("spec", spec, SPEC)
     for key, fields in INSIDE.items():
-        found += _unknown(f"spec.{key}", spec.get(key, {}), fields)
+        found += _undocumented_fields_of(f"spec.{key}", spec.get(key, {}), fields)
     return sorted(found, key=lambda it: it[0])
 
 
-def _unknown(path: str, it: dict[str, Any], fields: dict[str, Holds]) -> list[tuple[str, Any]]:
+def _undocumented_fields_of(path: str, it: dict[str, Any], fields: dict[str, Holds]) -> list[tuple[str, Any]]:
     return [(f"{path}.{key}", value) for key, value in it.items() if key not in fields or not fields[key](value)]

@@ -29,7 +29,7 @@ def policy(*rules: Any) -> AccessPolicy:
     return AccessPolicy.parse(samples.access_policy(acls=list(rules)))
 
 
-def described(it: User, policies: dict[str, AccessPolicy | None]) -> set[str]:
+def describe_entries(it: User, policies: dict[str, AccessPolicy | None]) -> set[str]:
     entries = desired_entries(it, PRINCIPAL, policies)
     assert entries is not None
     return {describe_entry(it).removesuffix(f" to {PRINCIPAL}") for it in entries}
@@ -37,13 +37,13 @@ def described(it: User, policies: dict[str, AccessPolicy | None]) -> set[str]:
 
 def test_a_user_has_its_own_rules_and_those_of_its_policies() -> None:
     named = user(acls=[{"allow": ["Read"], "group": "billing*"}], aclsFrom=[{"name": "a"}, {"name": "b"}])
-    assert described(named, {"a": policy(ALLOW), "b": policy(DENY, ALLOW)}) == {
+    assert describe_entries(named, {"a": policy(ALLOW), "b": policy(DENY, ALLOW)}) == {
         "allow Read on group billing*",
         "allow Read on topic orders*",
         "deny Read on topic orders.secret",
     }
     alone = user(aclsFrom=[{"name": "a"}])
-    assert described(alone, {"a": policy(ALLOW)}) == {"allow Read on topic orders*"}
+    assert describe_entries(alone, {"a": policy(ALLOW)}) == {"allow Read on topic orders*"}
     assert desired_entries(user(), PRINCIPAL, {}) is None, "neither field: rules are not managed"
     assert (has_rules(alone), has_rules(user()), has_rules(user(acls=[]))) == (True, False, False)
 

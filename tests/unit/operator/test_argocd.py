@@ -74,7 +74,7 @@ def test_every_kind_has_the_health_script() -> None:
 @settings(max_examples=60, deadline=None)
 def test_health_agrees_with_kstatus(verdict: Readiness | None, observed: int | None, terminating: bool) -> None:
     it = resource(verdict, observed, terminating=terminating)
-    if verdict is not None:  # a resource that nobody has looked at has the condition Ready Unknown by default
+    if verdict is not None:  # without one, the CRD's default is the condition Ready Unknown
         assert health("Cluster", it)["status"] == HEALTH_BY_KSTATUS[kstatus(it)]
     else:
         assert health("Cluster", it)["status"] == "Progressing"

@@ -25,7 +25,7 @@ def cluster(name: str = "demo", **spec: object) -> Cluster:
     return Cluster.parse(samples.cluster(name, **spec))
 
 
-def test_settings_of_one_broker() -> None:
+def test_one_broker_has_the_settings_of_its_spec_and_of_its_process() -> None:
     (broker,) = plan_broker_processes([cluster(config={"num.partitions": 3, "auto.create.topics.enable": False})], HOME)
     assert broker.address == "127.0.0.1:9092"
     assert broker.settings["node.id"] == "1"

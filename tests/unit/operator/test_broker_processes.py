@@ -20,8 +20,8 @@ from ottla_operator.local.live_view import LiveView
 from ottla_operator.plan.broker_processes import BrokerProcessPlan, plan_broker_processes
 from ottla_operator.reconcile.platform import ReconcileState
 from ottla_operator.resources.cluster import Cluster
+from tests.unit.async_tests import async_test
 from tests.unit.operator import samples
-from tests.unit.operator.loop import on_loop
 
 SCRIPT = (
     "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print(' ready on x', "
@@ -79,7 +79,7 @@ def _scripts() -> Iterator[None]:
         yield
 
 
-@on_loop
+@async_test
 async def test_all_brokers_are_started_and_stopped_together(tmp_path: Path) -> None:
     world = BrokerProcessWorld(tmp_path)
     world.prepare()
@@ -93,7 +93,7 @@ async def test_all_brokers_are_started_and_stopped_together(tmp_path: Path) -> N
     assert not world.ready()
 
 
-@on_loop
+@async_test
 async def test_running_brokers_keep_their_settings_until_they_are_restarted(tmp_path: Path) -> None:
     world = BrokerProcessWorld(tmp_path)
     world.prepare()
@@ -109,7 +109,7 @@ async def test_running_brokers_keep_their_settings_until_they_are_restarted(tmp_
     await world.brokers.stop()
 
 
-@on_loop
+@async_test
 async def test_a_broker_that_did_not_start_is_ready_again_after_a_restart_with_valid_settings(tmp_path: Path) -> None:
     world = BrokerProcessWorld(tmp_path)
     world.prepare(1, {"num.partitions": "0"})
@@ -123,7 +123,7 @@ async def test_a_broker_that_did_not_start_is_ready_again_after_a_restart_with_v
     await world.brokers.stop()
 
 
-@on_loop
+@async_test
 async def test_a_rejected_setting_is_not_used_at_the_next_start(tmp_path: Path) -> None:
     world = BrokerProcessWorld(tmp_path)
     world.prepare(1)
@@ -136,7 +136,7 @@ async def test_a_rejected_setting_is_not_used_at_the_next_start(tmp_path: Path) 
     await world.brokers.stop()
 
 
-@on_loop
+@async_test
 async def test_an_orphaned_broker_is_adopted_with_the_settings_it_was_started_with(tmp_path: Path) -> None:
     first = BrokerProcessWorld(tmp_path)
     first.prepare(1)
@@ -150,7 +150,7 @@ async def test_an_orphaned_broker_is_adopted_with_the_settings_it_was_started_wi
     await first.brokers.stop()
 
 
-@on_loop
+@async_test
 async def test_a_process_is_outdated_until_it_is_started_after_restart_at(tmp_path: Path) -> None:
     world = BrokerProcessWorld(tmp_path)
     world.prepare(1)
@@ -170,7 +170,7 @@ async def test_a_process_is_outdated_until_it_is_started_after_restart_at(tmp_pa
     await world.brokers.stop()
 
 
-@on_loop
+@async_test
 async def test_a_removed_broker_is_gone_from_the_view_and_its_folder_stays(tmp_path: Path) -> None:
     world = BrokerProcessWorld(tmp_path)
     world.prepare(2)
@@ -183,7 +183,7 @@ async def test_a_removed_broker_is_gone_from_the_view_and_its_folder_stays(tmp_p
     await world.brokers.stop()
 
 
-@on_loop
+@async_test
 async def test_brokers_of_a_smaller_spec_run_until_they_are_removed(tmp_path: Path) -> None:
     world = BrokerProcessWorld(tmp_path)
     world.prepare(2)
@@ -197,7 +197,7 @@ async def test_brokers_of_a_smaller_spec_run_until_they_are_removed(tmp_path: Pa
     await again.brokers.stop()
 
 
-@on_loop
+@async_test
 async def test_a_broker_that_hangs_is_unready_since_its_start(tmp_path: Path) -> None:
     world = BrokerProcessWorld(tmp_path)
     world.prepare(1, {"num.partitions": "9"})
@@ -222,7 +222,7 @@ def test_a_cluster_may_be_founded_while_no_disk_has_a_cluster_id(tmp_path: Path)
     assert read_state(tmp_path) == (0, ReconcileState())
 
 
-@on_loop
+@async_test
 async def test_the_first_broker_founds_the_cluster_until_its_id_is_known(tmp_path: Path) -> None:
     world = BrokerProcessWorld(tmp_path)
     world.prepare()

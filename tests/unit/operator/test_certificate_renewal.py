@@ -90,7 +90,7 @@ def test_while_an_operator_runs_no_certificate_expires_and_no_authority_signs_be
             assert known_for_s >= OVERLAP * authority_s - longest_pause_s
 
 
-def test_the_life_of_an_authority() -> None:
+def test_a_successor_is_created_after_two_thirds_of_an_authoritys_validity_and_signs_after_five_sixths() -> None:
     store = Store()
     events: dict[int, list[int]] = {}
     for day in range(1300):

@@ -25,7 +25,7 @@ from ottla_operator.plan.users import UserResource
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.user import User
 from tests.unit.operator import samples
-from tests.unit.operator.test_internal_authority import connect
+from tests.unit.operator.tls_handshake import shake_hands
 
 DAY = 86_400
 MUTUAL = {"name": "safe", "port": 9094, "tls": True, "authentication": "TLS"}
@@ -105,7 +105,7 @@ def test_a_certificate_is_renewed_in_time_and_for_another_authority_and_its_stor
     assert first is not None and first.issue_reason
     assert maintain_client_certificate(user(), cluster(), {}, {}, now) is None
     pair = (first.certificate, first.key)
-    assert "alice" in connect(dict(made.brokers), first.authorities, pair, tmp_path)
+    assert "alice" in shake_hands(dict(made.brokers), first.authorities, pair, tmp_path)
     keystore, truststore = make_stores(first, {}, "secret")
     key, certificate, _ = pkcs12.load_key_and_certificates(keystore, b"secret")
     assert certificate is not None and key is not None

@@ -79,9 +79,9 @@ def test_no_loss_is_reported_of_brokers_that_the_operator_cannot_reach() -> None
     assert events_between(HEALTHY, unreachable) == [("NoBrokerReady", "cannot reach the brokers")]
 
 
-@pytest.mark.parametrize(("before", "after_", "message"), [(3, 5, "from 3 to 5 brokers"), (3, 1, "from 3 to 1 broker")])
-def test_a_scaling_is_recorded_once_from_start_to_end(before: int, after_: int, message: str) -> None:
-    scaling = replace(HEALTHY, replicas=after_, scales_from=before)
+@pytest.mark.parametrize(("replicas", "message"), [(5, "from 3 to 5 brokers"), (1, "from 3 to 1 broker")])
+def test_a_scaling_is_recorded_once_from_start_to_end(replicas: int, message: str) -> None:
+    scaling = replace(HEALTHY, replicas=replicas, scales_from=3)
     assert events_between(HEALTHY, scaling) == [("ScalingStarted", f"scaling {message}")]
     assert events_between(scaling, scaling) == []
     assert events_between(scaling, replace(scaling, scales_from=None)) == [("ScalingCompleted", f"scaled {message}")]

@@ -25,7 +25,9 @@ from ottla_operator.reconcile.scaling import ALL_TOPICS
         (None, 0, {"moved": 6, "total": 10}, {"moved": 6, "total": 10}),  # no broker answers
     ],
 )
-def test_progress_of_a_reassignment(moving: int | None, started: int, previous: object, expected: object) -> None:
+def test_progress_of_a_reassignment_is_counted_from_the_last_start_of_moves(
+    moving: int | None, started: int, previous: object, expected: object
+) -> None:
     assert reassignment_progress(moving, started, previous) == expected  # type: ignore[arg-type]
 
 

@@ -17,6 +17,7 @@ from ottla_operator.cli.output import print_rows
 
 
 def ottla(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command in a process of its own. `more`: environment variables."""
     environment = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin", "COLUMNS": "100", **more}
     return subprocess.run(
         [sys.executable, "-m", "ottla_operator.cli", *arguments],

@@ -122,18 +122,19 @@ def put(api: FakeApi, kind: Any, resource: Json) -> Json:
     return api.put(kind, {**resource, "metadata": metadata, "status": {}})
 
 
-def world(**spec: Any) -> PipelineWorld:
+def secured_world(**spec: Any) -> PipelineWorld:
+    """The Pipeline `hourly` of a Cluster whose clients log in and have access rules."""
     api = FakeApi(unserved={"SparkApplication"})
     put(api, CLUSTER, samples.cluster(listeners=[SCRAM], authorization=ACL, storage={"size": "1Gi"}))
     put(api, PIPELINE, samples.pipeline(checkpoint={"pvc": {"size": "1Gi"}}, **spec))
-    found = PipelineWorld(api)
-    found.put_topic("flights")
-    return found
+    world = PipelineWorld(api)
+    world.put_source_topic()
+    return world
 
 
-def give_password(found: PipelineWorld, name: str, password: str) -> None:
+def give_password(world: PipelineWorld, name: str, password: str) -> None:
     """Writes the User's Secret and status as its reconciler does."""
-    user = found.api.of("User")[name]
+    user = world.api.of("User")[name]
     user["metadata"].setdefault("generation", 1)
     user["status"] = {"conditions": [{"type": "Ready", "status": "True"}], "observedGeneration": 1}
     values = {
@@ -148,64 +149,64 @@ def give_password(found: PipelineWorld, name: str, password: str) -> None:
     labels = {"app.kubernetes.io/managed-by": "ottla-operator"}
     metadata = {"name": name, "labels": labels, "ownerReferences": [owner]}
     data = {key: base64.b64encode(it.encode()).decode() for key, it in values.items()}
-    put(found.api, SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+    put(world.api, SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
 
 
-def ready_reason(found: PipelineWorld) -> str:
-    return str(found.conditions["Ready"]["reason"])
+def ready_reason(world: PipelineWorld) -> str:
+    return str(world.conditions["Ready"]["reason"])
 
 
-def pod_template(found: PipelineWorld) -> Json:
-    (deployment,) = found.api.of("Deployment").values()
+def pod_template(world: PipelineWorld) -> Json:
+    (deployment,) = world.api.of("Deployment").values()
     return deployment["spec"]["template"]
 
 
 def test_a_pipeline_logs_in_as_a_user_of_its_own() -> None:
-    found = world()
-    assert "apply User pipeline-hourly" in found.reconcile()
-    assert ready_reason(found) == "WaitingForUser" and not found.api.of("Deployment")
-    (owner,) = found.api.of("User")["pipeline-hourly"]["metadata"]["ownerReferences"]
+    world = secured_world()
+    assert "apply User pipeline-hourly" in world.reconcile()
+    assert ready_reason(world) == "WaitingForUser" and not world.api.of("Deployment")
+    (owner,) = world.api.of("User")["pipeline-hourly"]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Pipeline", "hourly")
-    found.reconcile()
-    assert ready_reason(found) == "WaitingForUser"
-    give_password(found, "pipeline-hourly", "first")
-    found.reconcile()
-    template = pod_template(found)
+    world.reconcile()
+    assert ready_reason(world) == "WaitingForUser"
+    give_password(world, "pipeline-hourly", "first")
+    world.reconcile()
+    template = pod_template(world)
     (volume,) = (it for it in template["spec"]["volumes"] if it["name"] == "login")
     assert volume["secret"]["secretName"] == "pipeline-hourly"
     arguments = template["spec"]["containers"][0]["args"]
     assert arguments[arguments.index("--login") + 1] == "/etc/ottla-login"
     assert arguments[arguments.index("--bootstrap") + 1] == "demo-safe-bootstrap.events.svc:9094"
     assert "first" not in str(template)
-    assert not found.reconcile()
-    give_password(found, "pipeline-hourly", "second")
-    found.reconcile()
-    assert pod_template(found)["metadata"]["annotations"] != template["metadata"]["annotations"]
+    assert not world.reconcile()
+    give_password(world, "pipeline-hourly", "second")
+    world.reconcile()
+    assert pod_template(world)["metadata"]["annotations"] != template["metadata"]["annotations"]
 
 
 def test_a_pipeline_logs_in_as_the_user_that_it_names() -> None:
-    found = world(userRef={"name": "mine"})
-    found.reconcile()
-    assert ready_reason(found) == "WaitingForUser" and not found.api.of("User")
-    put(found.api, USER, samples.user("mine"))
-    give_password(found, "mine", "mine")
-    found.reconcile()
-    (volume,) = (it for it in pod_template(found)["spec"]["volumes"] if it["name"] == "login")
+    world = secured_world(userRef={"name": "mine"})
+    world.reconcile()
+    assert ready_reason(world) == "WaitingForUser" and not world.api.of("User")
+    put(world.api, USER, samples.user("mine"))
+    give_password(world, "mine", "mine")
+    world.reconcile()
+    (volume,) = (it for it in pod_template(world)["spec"]["volumes"] if it["name"] == "login")
     assert volume["secret"]["secretName"] == "mine"
 
 
 def test_the_user_is_deleted_when_the_pipeline_names_another() -> None:
-    found = world()
-    found.reconcile()
-    found.reconcile()
-    found.edit(userRef={"name": "mine"})
-    found.reconcile()
-    assert not found.api.of("User")
+    world = secured_world()
+    world.reconcile()
+    world.reconcile()
+    world.edit(userRef={"name": "mine"})
+    world.reconcile()
+    assert not world.api.of("User")
 
 
 def test_a_user_that_a_person_made_is_not_taken() -> None:
-    found = world()
-    put(found.api, USER, samples.user("pipeline-hourly"))
-    found.reconcile()
-    assert ready_reason(found) == "NameConflict"
-    assert found.api.of("User")["pipeline-hourly"]["spec"] == samples.user("pipeline-hourly")["spec"]
+    world = secured_world()
+    put(world.api, USER, samples.user("pipeline-hourly"))
+    world.reconcile()
+    assert ready_reason(world) == "NameConflict"
+    assert world.api.of("User")["pipeline-hourly"]["spec"] == samples.user("pipeline-hourly")["spec"]

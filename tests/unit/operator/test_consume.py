@@ -34,7 +34,9 @@ class Batches:
             yield AT, batch
 
 
-def printed(batches: Batches, *, end: int | None = None, count: int | None = None) -> dict[TopicPartition, int]:
+def print_and_commit(
+    batches: Batches, *, end: int | None = None, count: int | None = None
+) -> dict[TopicPartition, int]:
     """Offsets that would be committed."""
     consumer, ends = cast(Consumer, batches), None if end is None else {AT: end}
     asyncio.run(
@@ -44,13 +46,13 @@ def printed(batches: Batches, *, end: int | None = None, count: int | None = Non
 
 
 def test_records_after_the_end_are_neither_printed_nor_committed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(Batches([records(0, 3), records(3, 4)]), end=5) == {AT: 5}
+    assert print_and_commit(Batches([records(0, 3), records(3, 4)]), end=5) == {AT: 5}
     assert capsys.readouterr().out.split() == ["0", "1", "2", "3", "4"]
 
 
 def test_maximum_number_of_records_is_printed_and_committed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(Batches([records(0, 3), records(3, 4)]), count=4) == {AT: 4}
-    assert printed(Batches([records(0, 3)]), count=3) == {AT: 3}
+    assert print_and_commit(Batches([records(0, 3), records(3, 4)]), count=4) == {AT: 4}
+    assert print_and_commit(Batches([records(0, 3)]), count=3) == {AT: 3}
     assert capsys.readouterr().out.split() == ["0", "1", "2", "3", "0", "1", "2"]
 
 
@@ -62,5 +64,5 @@ def test_records_that_could_not_be_printed_are_not_committed(monkeypatch: pytest
     batches = Batches([records(0, 3), records(3, 4)])
     monkeypatch.setattr("sys.stdout", Closed())
     with pytest.raises(BrokenPipeError):
-        printed(batches)
+        print_and_commit(batches)
     assert printed_offsets(cast(Consumer, batches), None) == {AT: 0}

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from ottla_operator.local.file_watcher import watch_edits
-from tests.unit.operator.loop import on_loop
+from tests.unit.async_tests import async_test
 
 
 async def wait_for_edit(found: asyncio.Queue[frozenset[str]], name: str) -> None:
@@ -28,7 +28,7 @@ async def queue_edits(
         found.put_nowait(names)
 
 
-@on_loop
+@async_test
 async def test_resources_python_steps_and_given_files_are_watched(tmp_path: Path) -> None:
     found: asyncio.Queue[frozenset[str]] = asyncio.Queue()
     stop = asyncio.Event()
@@ -45,7 +45,7 @@ async def test_resources_python_steps_and_given_files_are_watched(tmp_path: Path
     assert not any("other.txt" in it for it in left)
 
 
-@on_loop
+@async_test
 async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path) -> None:
     """The watch of the old folder reports nothing of the new one."""
     found: asyncio.Queue[frozenset[str]] = asyncio.Queue()

@@ -68,7 +68,7 @@ def test_the_oldest_resource_owns_the_group_and_others_are_stalled() -> None:
     assert obstacle is not None and obstacle.reason == "InvalidSpec"
 
 
-def test_conditions() -> None:
+def test_a_group_is_ready_when_brokers_have_its_settings() -> None:
     wanted = group(config={"share.auto.offset.reset": "earliest"})
     assert evaluate_group(wanted, None) == Ready("group work has 1 setting of its own.")
     change = plan_group_change(wanted, {})

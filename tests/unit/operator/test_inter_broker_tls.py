@@ -81,12 +81,7 @@ def test_the_operator_goes_without_tls_only_where_a_broker_has_none() -> None:
         assert security.verifies_hostname and security.trusted_certificates == "authorities"
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
-
-
-def check(authority: CertificateAuthority, names: list[str], authorities: str | None = None) -> None:
+def check_certificate(authority: CertificateAuthority, names: list[str], authorities: str | None = None) -> None:
     chain, key = create_server_certificate(authority, "broker", names)
     trusted = authority.certificate.read_text() if authorities is None else authorities
     values = {"tls.crt": chain.read_text(), "tls.key": key.read_text(), "ca.crt": trusted}
@@ -97,9 +92,9 @@ def check(authority: CertificateAuthority, names: list[str], authorities: str | 
 
 
 def test_a_certificate_that_brokers_would_reject_is_refused_before_a_restart(authority: CertificateAuthority) -> None:
-    check(authority, ["DNS:*.demo-brokers.events.svc", "DNS:x"])
+    check_certificate(authority, ["DNS:*.demo-brokers.events.svc", "DNS:x"])
     with pytest.raises(SecretUnusable, match=r"tls.crt has no name \*.demo-brokers.events.svc; it has: localhost$"):
-        check(authority, ["DNS:localhost"])
+        check_certificate(authority, ["DNS:localhost"])
     other = create_certificate_authority(authority.folder / "other", ["127.0.0.1"], ["localhost"])
     with pytest.raises(SecretUnusable, match=r"interBroker: Secret demo-tls: .* ca.crt does not verify tls.crt"):
-        check(authority, ["DNS:*.demo-brokers.events.svc"], other.certificate.read_text())
+        check_certificate(authority, ["DNS:*.demo-brokers.events.svc"], other.certificate.read_text())

@@ -24,6 +24,7 @@ from ottla_operator.resources.validation import validate_resource
 from tests.unit.operator import samples
 from tests.unit.operator.api_server import FakeApi
 from tests.unit.operator.cluster_operator import SPEC, Operator
+from tests.unit.operator.tls_handshake import shake_hands
 
 DAY = 86_400.0
 INTERNAL = {"issuer": "Internal"}
@@ -41,31 +42,6 @@ def maintain(now: float, before: ClusterCertificates | None = None, names: tuple
     return maintain_certificates(cluster(), authority, brokers, names, now)
 
 
-def connect(server: dict[str, str], authorities: str, client: tuple[str, str] | None, folder: Path) -> str:
-    """A handshake in memory, by a client that verifies the server. Returns the subject of the
-    client's certificate.
-    """
-    server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=server["ca.crt"])
-    server_context.verify_mode = ssl.CERT_REQUIRED if client else ssl.CERT_NONE
-    client_context = ssl.create_default_context(cadata=authorities)
-    for context, pair in ((server_context, (server["tls.crt"], server["tls.key"])), (client_context, client)):
-        if pair is not None:
-            (folder / "pair.pem").write_text(f"{pair[1]}{pair[0]}")
-            context.load_cert_chain(folder / "pair.pem")
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    sides = [
-        client_context.wrap_bio(to_client, to_server, server_hostname="localhost"),
-        server_context.wrap_bio(to_server, to_client, server_side=True),
-    ]
-    for _ in range(4):
-        for side in sides:
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-    return str(sides[1].getpeercert())
-
-
 def test_the_first_certificates_are_ones_that_strict_clients_accept(tmp_path: Path) -> None:
     made = maintain(time.time(), names=("localhost", "127.0.0.1", "*.demo-brokers.events.svc"))
     assert list(made.authority) == ["ca-1.crt", "ca-1.key"]
@@ -78,10 +54,10 @@ def test_the_first_certificates_are_ones_that_strict_clients_accept(tmp_path: Pa
     (authority,) = read_authorities(cluster(), made.authority)
     subject = x509.subject_of_common_name("billing, Ltd.")
     client = x509.issue_client_certificate(authority, subject, Validity(time.time(), time.time() + DAY))
-    assert "billing, Ltd." in connect(made.brokers, made.brokers["ca.crt"], client, tmp_path)
+    assert "billing, Ltd." in shake_hands(made.brokers, made.brokers["ca.crt"], client, tmp_path)
     other = maintain(time.time())
     with pytest.raises(ssl.SSLCertVerificationError):
-        connect(made.brokers, other.brokers["ca.crt"], None, tmp_path)
+        shake_hands(made.brokers, other.brokers["ca.crt"], None, tmp_path)
     assert "PRIVATE" not in repr(made)
 
 
@@ -194,11 +170,6 @@ def api() -> FakeApi:
     api = FakeApi()
     api.put_cluster({**SPEC, "listeners": [MUTUAL], "tls": INTERNAL})
     return api
-
-
-@pytest.fixture
-def operator(api: FakeApi) -> Operator:
-    return Operator(api)
 
 
 def values(api: FakeApi, name: str) -> dict[str, str]:

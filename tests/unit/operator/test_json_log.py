@@ -11,8 +11,8 @@ from ottla_operator.plan.objects.desired import ObjectInputs, desired_objects
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.cluster import Cluster
+from tests.unit.operator.kubernetes_clusters import cluster_with
 from tests.unit.operator.pipeline_world import PipelineWorld, pipeline_api
-from tests.unit.operator.test_objects import plain
 
 
 def test_lines_of_a_reconcile_name_its_resource() -> None:
@@ -43,7 +43,7 @@ def test_lines_of_a_reconcile_name_its_resource() -> None:
 @pytest.mark.parametrize(("log_format", "arguments"), [(None, 4), ("text", 4), ("json", 6)])
 def test_brokers_log_as_the_cluster_says(log_format: str | None, arguments: int) -> None:
     fields = {"logFormat": log_format} if log_format else {}
-    args = make_args(plain(**fields))
+    args = make_args(cluster_with(**fields))
     assert len(args) == arguments
     assert (args[-2:] == ["--log-format", "json"]) == (log_format == "json")
 

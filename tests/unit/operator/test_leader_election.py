@@ -8,7 +8,7 @@ from kopf import LoginError
 
 from ottla_operator.kube.api import ApiClient, ApiError
 from ottla_operator.kube.leader_election import LEASE_S, LeaderElection
-from tests.sim.virtual_loop import run_in_virtual_time
+from tests.unit.async_tests import virtual_time_test
 from tests.unit.operator.api_server import FakeApi
 
 
@@ -25,6 +25,7 @@ class Contender:
         return asyncio.create_task(self.run())
 
     async def run(self) -> None:
+        """Takes part in the election until it is cancelled."""
         self.election = LeaderElection(cast(ApiClient, self.api), "events", "operator", self.identity)
         while True:
             async with self.election.lead() as lost:
@@ -54,78 +55,70 @@ def connect_over_network(api: FakeApi) -> CutOffApi:
     return made
 
 
-def test_another_operator_takes_over_from_one_that_was_killed() -> None:
-    async def main() -> None:
-        api = FakeApi()
-        cut_off = connect_over_network(api)
-        one, other = Contender(cut_off, "one"), Contender(api, "other")
-        first, second = one.start(), other.start()
-        await asyncio.sleep(60)
-        assert (one.is_active, other.is_active) == (True, False)
-        cut_off.cut = True  # killed: it neither renews nor releases the Lease
-        first.cancel()
-        gone = asyncio.get_running_loop().time()
-        await asyncio.sleep(20)
-        assert other.is_active
-        assert LEASE_S / 2 < other.times[0] - gone < LEASE_S + 2
-        second.cancel()
-
-    run_in_virtual_time(main())
+@virtual_time_test
+async def test_another_operator_takes_over_from_one_that_was_killed() -> None:
+    api = FakeApi()
+    cut_off = connect_over_network(api)
+    one, other = Contender(cut_off, "one"), Contender(api, "other")
+    first, second = one.start(), other.start()
+    await asyncio.sleep(60)
+    assert (one.is_active, other.is_active) == (True, False)
+    cut_off.cut = True  # killed: it neither renews nor releases the Lease
+    first.cancel()
+    gone = asyncio.get_running_loop().time()
+    await asyncio.sleep(20)
+    assert other.is_active
+    assert LEASE_S / 2 < other.times[0] - gone < LEASE_S + 2
+    second.cancel()
 
 
-def test_another_operator_takes_over_at_once_from_one_that_stops() -> None:
-    async def main() -> None:
-        api = FakeApi()
-        one, other = Contender(api, "one"), Contender(api, "other")
-        first, second = one.start(), other.start()
-        await asyncio.sleep(10)
-        first.cancel()
-        await asyncio.sleep(1.5)
-        assert other.is_active
-        second.cancel()
-
-    run_in_virtual_time(main())
+@virtual_time_test
+async def test_another_operator_takes_over_at_once_from_one_that_stops() -> None:
+    api = FakeApi()
+    one, other = Contender(api, "one"), Contender(api, "other")
+    first, second = one.start(), other.start()
+    await asyncio.sleep(10)
+    first.cancel()
+    await asyncio.sleep(1.5)
+    assert other.is_active
+    second.cancel()
 
 
-def test_an_operator_that_is_cut_off_stops_before_another_starts() -> None:
-    async def main() -> None:
-        api = FakeApi()
-        cut_off = connect_over_network(api)
-        one, other = Contender(cut_off, "one"), Contender(api, "other")
-        tasks = [one.start(), other.start()]
-        await asyncio.sleep(10)
-        cut_off.cut = True
-        both = 0
-        for _ in range(300):
-            await asyncio.sleep(0.1)
-            both += one.is_active and other.is_active
-        assert other.is_active and not one.is_active and both == 0
-        cut_off.cut = False
-        await asyncio.sleep(30)
-        assert other.is_active and not one.is_active
-        for task in tasks:
-            task.cancel()
-
-    run_in_virtual_time(main())
+@virtual_time_test
+async def test_an_operator_that_is_cut_off_stops_before_another_starts() -> None:
+    api = FakeApi()
+    cut_off = connect_over_network(api)
+    one, other = Contender(cut_off, "one"), Contender(api, "other")
+    tasks = [one.start(), other.start()]
+    await asyncio.sleep(10)
+    cut_off.cut = True
+    both = 0
+    for _ in range(300):
+        await asyncio.sleep(0.1)
+        both += one.is_active and other.is_active
+    assert other.is_active and not one.is_active and both == 0
+    cut_off.cut = False
+    await asyncio.sleep(30)
+    assert other.is_active and not one.is_active
+    for task in tasks:
+        task.cancel()
 
 
-def test_an_operator_that_cannot_renew_for_any_reason_stops() -> None:
-    async def main() -> None:
-        api = FakeApi()
-        broken = connect_over_network(api)
-        one, other = Contender(broken, "one"), Contender(api, "other")
-        first, second = one.start(), other.start()
-        await asyncio.sleep(10)
-        assert one.is_active
+@virtual_time_test
+async def test_an_operator_that_cannot_renew_for_any_reason_stops() -> None:
+    api = FakeApi()
+    broken = connect_over_network(api)
+    one, other = Contender(broken, "one"), Contender(api, "other")
+    first, second = one.start(), other.start()
+    await asyncio.sleep(10)
+    assert one.is_active
 
-        def no_token(write: str) -> ApiError | None:
-            raise LoginError("no token")
+    def no_token(write: str) -> ApiError | None:
+        raise LoginError("no token")
 
-        broken.reject = no_token
-        await asyncio.sleep(20)
-        assert other.is_active and not one.is_active
-        first.cancel()
-        second.cancel()
-        await asyncio.gather(first, second, return_exceptions=True)
-
-    run_in_virtual_time(main())
+    broken.reject = no_token
+    await asyncio.sleep(20)
+    assert other.is_active and not one.is_active
+    first.cancel()
+    second.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)

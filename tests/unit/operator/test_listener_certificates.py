@@ -21,7 +21,7 @@ from ottla_operator.plan.broker_processes import plan_broker_processes
 from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.resources.cluster import Cluster
-from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
+from tests.kube.certificates import CertificateAuthority, create_server_certificate
 from tests.unit.operator import samples
 from tests.unit.operator.api_server import FakeApi
 from tests.unit.operator.cluster_operator import SPEC, Operator
@@ -29,11 +29,6 @@ from tests.unit.operator.cluster_operator import SPEC, Operator
 PLAIN, SAFE = {"name": "plain", "port": 9092}, {"name": "safe", "port": 9094, "tls": True}
 MUTUAL = {**SAFE, "authentication": "TLS"}
 REF = {"secretRef": {"name": "demo-tls"}}
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
 
 
 def secret_values(authority: CertificateAuthority, name: str = "tls") -> dict[str, str]:
@@ -163,11 +158,6 @@ def api() -> FakeApi:
     return api
 
 
-@pytest.fixture
-def operator(api: FakeApi) -> Operator:
-    return Operator(api)
-
-
 def test_no_pod_is_created_before_the_secret_exists(
     api: FakeApi, operator: Operator, authority: CertificateAuthority
 ) -> None:
@@ -187,9 +177,7 @@ def test_no_pod_is_created_before_the_secret_exists(
     assert [it["key"] for it in volume["secret"]["items"]] == ["tls.crt", "tls.key"]
 
 
-def test_missing_permission_to_read_the_secret_is_reported(
-    api: FakeApi, operator: Operator, authority: CertificateAuthority
-) -> None:
+def test_missing_permission_to_read_the_secret_is_reported() -> None:
     class ApiWithoutSecrets(FakeApi):
         async def get(self, kind: Any, namespace: str | None, name: str) -> Any:
             if kind is SECRET:

@@ -23,9 +23,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    found = Clock()
-    monkeypatch.setattr(load_limit, "time", found)
-    return found
+    clock = Clock()
+    monkeypatch.setattr(load_limit, "time", clock)
+    return clock
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import Topic
 from ottla_operator.resources.validation import FieldPath
+from tests.unit.async_tests import async_test
 from tests.unit.operator import samples
-from tests.unit.operator.loop import on_loop
 
 
 class LocalPlatformWorld:
@@ -53,12 +53,14 @@ class LocalPlatformWorld:
         self.update(samples.cluster())
 
     def update(self, resource: Json) -> Json:
+        """Creates or replaces a resource, and returns it with its metadata."""
         metadata = {"name": resource["metadata"]["name"], "namespace": "default", "uid": str(uuid4()), "generation": 1}
         body = {**resource, "metadata": metadata, "status": {}}
         self.controller.update(body)
         return body
 
-    def topic(self, name: str, **spec: Any) -> Json:
+    def add_topic(self, name: str, **spec: Any) -> Json:
+        """Creates a Topic that is deleted with its resource."""
         return self.update(samples.topic(name, deletionPolicy="Delete", **spec))
 
     def remove(self, resource: Json) -> None:
@@ -101,11 +103,11 @@ class LocalPlatformWorld:
         return bool(deleted)
 
 
-@on_loop
+@async_test
 async def test_a_topic_is_deleted_with_its_resource_once_brokers_answer(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
-    flights = world.topic("flights")
-    world.topic("sums")
+    flights = world.add_topic("flights")
+    world.add_topic("sums")
     await world.reconcile()
     assert world.messages == ["topic flights created", "topic sums created"]
     world.remove(flights)
@@ -116,10 +118,10 @@ async def test_a_topic_is_deleted_with_its_resource_once_brokers_answer(tmp_path
     assert world.messages[-1] == "cluster demo: deleted with their Topics (deletionPolicy: Delete): flights"
 
 
-@on_loop
+@async_test
 async def test_a_deletion_that_brokers_reject_is_reported_once(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
-    flights = world.topic("flights")
+    flights = world.add_topic("flights")
     await world.reconcile()
     world.remove(flights)
     world.errors = [KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")] * 2
@@ -131,22 +133,22 @@ async def test_a_deletion_that_brokers_reject_is_reported_once(tmp_path: Path) -
     ]
 
 
-@on_loop
+@async_test
 async def test_a_topic_that_another_resource_owns_now_stays(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
-    flights, sums = world.topic("flights"), world.topic("sums")
+    flights, sums = world.add_topic("flights"), world.add_topic("sums")
     await world.reconcile()
     world.remove(flights)
     world.remove(sums)
-    world.topic("renamed", topicName="flights")
+    world.add_topic("renamed", topicName="flights")
     await world.reconcile()
     assert world.topics.keys() == {"flights"}
 
 
-@on_loop
+@async_test
 async def test_a_status_becomes_conditions_and_a_row(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
-    flights = world.topic("flights")
+    flights = world.add_topic("flights")
     await world.platform.write_status(
         flights, Conditions(Reconciling("CreatingTopic", "creating topic flights"), 1), {}
     )
@@ -158,7 +160,7 @@ async def test_a_status_becomes_conditions_and_a_row(tmp_path: Path) -> None:
     assert world.woken == [("Topic", local_key("demo"))] * 2
 
 
-@on_loop
+@async_test
 async def test_an_error_is_printed_once_with_the_line_of_the_setting(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
     data = samples.topic("flights", config={"retention.ms": "soon"})
@@ -173,7 +175,7 @@ async def test_an_error_is_printed_once_with_the_line_of_the_setting(tmp_path: P
     assert world.messages == [f"{tmp_path}/a.yaml:7: topic 'flights': retention.ms: no"]
 
 
-@on_loop
+@async_test
 async def test_a_resource_that_waits_for_long_is_reported(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
     cluster, now = world.update(samples.cluster()), 100.0
@@ -189,7 +191,7 @@ async def test_a_resource_that_waits_for_long_is_reported(tmp_path: Path) -> Non
     assert world.messages == ["cluster demo: waiting: flights-0"]
 
 
-@on_loop
+@async_test
 async def test_nothing_reads_a_cluster_with_access_rules_on_the_brokers_own_listener(tmp_path: Path) -> None:
     """There a pipeline or a mirror without a login would be a super user."""
     world = LocalPlatformWorld(tmp_path)

@@ -34,37 +34,40 @@ def stateful_set(passwords: str) -> Json:
     return {"spec": {"template": {"metadata": {"annotations": {"ottla.dev/inter-broker-passwords": passwords}}}}}
 
 
-def ensure(api: FakeApi, *pods: Json, having: Json | None = None) -> LoginSecret:
+def ensure_login_secret(api: FakeApi, *pods: Json, having: Json | None = None) -> LoginSecret:
     observed = ClusterObjects(having, broker_pods(CLUSTER, pods), "", {}, {}, "demo-brokers")
     return asyncio.run(ensure_login(cast(ApiClient, api), CLUSTER, observed, ""))
 
 
 def test_the_secret_is_created_once_and_belongs_to_the_cluster() -> None:
     api = FakeApi()
-    made = ensure(api)
-    assert ensure(api) == made and api.writes == [f"create Secret {NAME}"]
+    made = ensure_login_secret(api)
+    assert ensure_login_secret(api) == made and api.writes == [f"create Secret {NAME}"]
     (owner,) = api.of("Secret")[NAME]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Cluster", "c1")
 
 
 def test_a_secret_that_brokers_do_not_have_is_not_used() -> None:
     api = FakeApi()
-    made = ensure(api)
-    assert ensure(api, pod(made.in_use.digest), having=stateful_set(made.in_use.digest)) == made
+    made = ensure_login_secret(api)
+    assert ensure_login_secret(api, pod(made.in_use.digest), having=stateful_set(made.in_use.digest)) == made
     with pytest.raises(Blocked, match=f"Secret {NAME} was changed: restore it"):
-        ensure(api, pod("other"), having=stateful_set("other"))
-    assert ensure(api, pod("other", is_ready=False), having=stateful_set("other")) == made
+        ensure_login_secret(api, pod("other"), having=stateful_set("other"))
+    assert ensure_login_secret(api, pod("other", is_ready=False), having=stateful_set("other")) == made
     del api.objects["Secret", "events", NAME]
     with pytest.raises(Blocked, match=f"Secret {NAME} was deleted: restore it"):
-        ensure(api, pod(made.in_use.digest), having=stateful_set(made.in_use.digest))
-    assert ensure(api, pod(made.in_use.digest, is_ready=False), having=stateful_set(made.in_use.digest)) != made
+        ensure_login_secret(api, pod(made.in_use.digest), having=stateful_set(made.in_use.digest))
+    assert (
+        ensure_login_secret(api, pod(made.in_use.digest, is_ready=False), having=stateful_set(made.in_use.digest))
+        != made
+    )
 
 
 def test_pods_without_a_stateful_set_keep_their_passwords() -> None:
     """While disks are expanded there is none."""
     api = FakeApi()
-    made = ensure(api)
-    assert ensure(api, pod(made.in_use.digest)) == made
+    made = ensure_login_secret(api)
+    assert ensure_login_secret(api, pod(made.in_use.digest)) == made
 
 
 @pytest.mark.parametrize(
@@ -78,10 +81,10 @@ def test_a_secret_of_others_or_without_passwords_is_an_error(secret: dict[str, A
     api = FakeApi()
     api.put(SECRET, {"metadata": {"name": NAME, "namespace": "events", **secret}, "data": {}})
     with pytest.raises(Blocked, match=message):
-        ensure(api)
+        ensure_login_secret(api)
 
 
 def test_without_the_right_to_create_secrets_the_message_names_the_chart() -> None:
     api = FakeApi(reject=lambda write: ApiError(403, "forbidden") if write.startswith("create Secret") else None)
     with pytest.raises(Blocked, match=r"install its chart with rbac\.secrets=true"):
-        ensure(api)
+        ensure_login_secret(api)

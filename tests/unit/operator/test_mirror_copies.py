@@ -12,7 +12,7 @@ from ottla_operator.kafka import cluster, mirrors, topics
 from ottla_operator.kafka.client import KafkaClient, Unreachable
 from ottla_operator.kafka.topics import PartitionInfo, TopicDescription
 from ottla_operator.plan.mirror import UNREPORTED
-from tests.unit.operator.loop import on_loop
+from tests.unit.async_tests import async_test
 
 LEADERS = {0: 1, 1: 2, 2: -1}  # of topics `copy` and `appended`; that of `other` is broker 1
 APPENDED = 2  # partitions of the source of `appended`, of three
@@ -58,17 +58,17 @@ def brokers() -> Iterator[FakeBrokers]:
         yield FakeBrokers()
 
 
-async def states(brokers: FakeBrokers) -> dict[tuple[str, int], str]:
+async def describe_states(brokers: FakeBrokers) -> dict[tuple[str, int], str]:
     return {
         (it.topic, it.partition): it.state
         for it in await mirrors.describe_mirrored_partitions(cast(KafkaClient, brokers), "west")
     }
 
 
-@on_loop
+@async_test
 async def test_partition_that_no_broker_reports_is_included_as_unreported(brokers: FakeBrokers) -> None:
     copied = {("copy", 0): "Replicating", ("copy", 1): "Replicating", ("copy", 2): UNREPORTED}
     copied |= {("appended", 0): "Replicating", ("appended", 1): "Replicating"}
-    assert await states(brokers) == copied, "one has no leader; one takes no records of the source"
+    assert await describe_states(brokers) == copied, "one has no leader; one takes no records of the source"
     brokers.silent = True
-    assert await states(brokers) == copied | {("copy", 1): UNREPORTED, ("appended", 1): UNREPORTED}
+    assert await describe_states(brokers) == copied | {("copy", 1): UNREPORTED, ("appended", 1): UNREPORTED}

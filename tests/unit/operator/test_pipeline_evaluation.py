@@ -82,7 +82,7 @@ def test_a_driver_whose_runner_has_not_answered_is_starting() -> None:
         assert (run.state, run.readiness) == ("Starting", Reconciling("DriverStarting", NO_ANSWER))
 
 
-def reported(readiness: Readiness, **status: Any) -> dict[str, Any]:
+def with_status(readiness: Readiness, **status: Any) -> dict[str, Any]:
     """A Pipeline with this status of its generation."""
     conditions = render_conditions(Conditions(readiness, 1), (), "2026-01-01T00:00:00Z")
     return {"metadata": {"generation": 1}, "status": {"observedGeneration": 1, "conditions": conditions, **status}}
@@ -94,12 +94,12 @@ CRASHED = Stalled("CrashLoopBackOff", "the driver failed 3 times: out of memory"
 
 
 def test_a_running_driver_stays_so_while_one_answer_is_missing() -> None:
-    assert debounce_run(UNANSWERED, reported(Ready(RUNNING))).readiness == Ready(RUNNING)
-    assert debounce_run(UNANSWERED, reported(Reconciling("DriverStarting", "the driver is starting"))) == UNANSWERED
+    assert debounce_run(UNANSWERED, with_status(Ready(RUNNING))).readiness == Ready(RUNNING)
+    assert debounce_run(UNANSWERED, with_status(Reconciling("DriverStarting", "the driver is starting"))) == UNANSWERED
 
 
 def test_a_crash_loop_stays_stalled_until_the_driver_has_made_progress() -> None:
-    crashed = reported(CRASHED, state="Failing", lastError="out of memory")
+    crashed = with_status(CRASHED, state="Failing", lastError="out of memory")
     for run in (RESTARTING, UNANSWERED, PipelineRun("Running", Ready(RUNNING), runner=RunnerStatus("running"))):
         held = debounce_run(run, crashed)
         assert (held.state, held.readiness, held.error) == ("Failing", CRASHED, "out of memory")
@@ -111,16 +111,16 @@ def test_a_crash_loop_stays_stalled_until_the_driver_has_made_progress() -> None
 
 
 def test_a_changed_pipeline_is_evaluated_anew() -> None:
-    crashed = reported(CRASHED, state="Failing")
+    crashed = with_status(CRASHED, state="Failing")
     crashed["metadata"]["generation"] = 2
     assert debounce_run(RESTARTING, crashed) == RESTARTING
 
 
 def test_a_failure_keeps_its_cause_when_the_pod_is_gone() -> None:
     failed = PipelineRun("Failed", Stalled("ApplicationFailed", "the SparkApplication failed"))
-    held = debounce_run(failed, reported(RESTARTING.readiness, lastError="spec.sinks[0]: no such topic"))
+    held = debounce_run(failed, with_status(RESTARTING.readiness, lastError="spec.sinks[0]: no such topic"))
     assert held.readiness.message == "the SparkApplication failed: spec.sinks[0]: no such topic"
-    again = debounce_run(failed, reported(held.readiness, lastError=held.error))
+    again = debounce_run(failed, with_status(held.readiness, lastError=held.error))
     assert again == held
 
 

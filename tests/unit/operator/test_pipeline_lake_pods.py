@@ -13,7 +13,7 @@ from ottla_spark.definition import parse_pipeline
 from ottla_spark.launch import pipeline_conf, pipeline_jars
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.spark_conf import REDACTED, spark_conf
-from tests.unit.operator.test_pipeline_objects import IMAGE, LAUNCH_INPUTS, driver_definition, plain
+from tests.unit.operator.kubernetes_pipelines import IMAGE, LAUNCH_INPUTS, driver_definition, pipeline_with
 
 SECRETS = {
     "catalog": {"credential": "reader:sesame"},
@@ -42,7 +42,7 @@ CATALOG = "spark.sql.catalog.lake"
 
 @pytest.mark.parametrize("launcher", ["SparkOperator", "Driver"])
 def test_driver_has_the_secrets_of_catalog_and_store(launcher: Launcher) -> None:
-    it = plain(**LAKE)
+    it = pipeline_with(**LAKE)
     assert not find_unsupported(it)
     found = desired_objects(it, IMAGE, LaunchInputs(launcher, LAUNCH_INPUTS.connection)).application["spec"]
     pod = found["driver"]["template"]["spec"] if launcher == "SparkOperator" else found["template"]["spec"]
@@ -59,7 +59,7 @@ def test_driver_and_executors_have_the_jars_and_the_credentials(tmp_path: Path) 
         (tmp_path / name).mkdir()
         for key, value in values.items():
             (tmp_path / name / key).write_text(value)
-    found = desired_objects(plain(**LAKE), IMAGE, LAUNCH_INPUTS)
+    found = desired_objects(pipeline_with(**LAKE), IMAGE, LAUNCH_INPUTS)
     pipeline = parse_pipeline(driver_definition(found), tmp_path)
     environment = RuntimeEnvironment("broker:9092", "s3a://state/late", master="k8s://server", secrets=tmp_path)
     needed = pipeline_jars(pipeline.spec, environment.checkpoint)

@@ -1,9 +1,6 @@
-"""Golden tests of the Kubernetes objects of a Pipeline. `GOLDEN=write` writes files that are
-missing or have changed.
-"""
+"""The Kubernetes objects of a Pipeline, compared with golden files and by their rules."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ from ottla_operator.plan.objects.differences import find_difference, with_applie
 from ottla_operator.plan.objects.pod_defaults import PodDefaults
 from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.plan.pipeline.desired import (
-    DesiredLaunch,
     LaunchInputs,
     choose_launcher,
     desired_objects,
@@ -29,39 +25,20 @@ from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.validation import validate_resource
 from ottla_spark.definition import parse_pipeline
 from tests.unit.operator import samples
-from tests.unit.operator.spark_application_fields import unknown
-from tests.unit.operator.test_objects import Plain
-
-GOLDEN = Path(__file__).parent / "golden" / "pipelines"
-CASES = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
-IMAGE = PipelineImage("registry.example/ottla-spark:0.1.0")
-LAUNCH_INPUTS = LaunchInputs(
-    "SparkOperator", BrokerConnection("demo-plain-bootstrap.events.svc:9092"), ("ReadWriteMany",)
+from tests.unit.operator.golden_files import GOLDEN, BlockDumper, check_golden_file, golden_cases
+from tests.unit.operator.kubernetes_pipelines import (
+    CHECKPOINT,
+    IMAGE,
+    LAUNCH_INPUTS,
+    driver_definition,
+    pipeline_with,
+    valid_pipeline,
 )
+from tests.unit.operator.spark_application_fields import find_undocumented_fields
+
+PIPELINES = GOLDEN / "pipelines"
 HADOOP = {"type": "hadoop", "warehouse": "w"}
 ON_DRIVER = LaunchInputs("Driver", LAUNCH_INPUTS.connection)
-CHECKPOINT = {"pvc": {"size": "1Gi"}}
-
-
-class Lines(Plain):
-    """Writes text of several lines as a block."""
-
-
-Lines.add_representer(
-    str,
-    lambda dumper, it: dumper.represent_scalar("tag:yaml.org,2002:str", it, style="|" if "\n" in it else None),
-)
-
-
-def parsed(data: dict[str, Any], **spec: Any) -> Pipeline:
-    metadata = {"namespace": "events", "uid": "p1", **data["metadata"]}
-    whole = {**data, "metadata": metadata, "spec": {**data["spec"], **spec}}
-    assert not validate_resource(whole)
-    return Pipeline.parse(whole)
-
-
-def plain(**spec: Any) -> Pipeline:
-    return parsed(samples.pipeline(), **{"checkpoint": CHECKPOINT, **spec})
 
 
 def driver(it: Pipeline, **inputs: Any) -> dict[str, Any]:
@@ -76,24 +53,15 @@ def application(it: Pipeline) -> dict[str, Any]:
     return found
 
 
-def driver_definition(found: DesiredLaunch) -> Any:
-    (config_map,) = (it for it in found.prerequisites if it["kind"] == "ConfigMap")
-    return json.loads(config_map["data"]["pipeline.json"])
-
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", golden_cases(PIPELINES))
 def test_objects_of_a_pipeline_are_those_of_the_golden_file(case: str) -> None:
-    it = parsed(yaml.safe_load((GOLDEN / f"{case}.in.yaml").read_text()))
+    it = valid_pipeline(yaml.safe_load((PIPELINES / f"{case}.in.yaml").read_text()))
     assert it.spec.launcher
     there = LaunchInputs(
         it.spec.launcher, LAUNCH_INPUTS.connection, LAUNCH_INPUTS.claim_modes if case == "spark-operator" else ()
     )
     found = desired_objects(it, IMAGE, there)
-    text = yaml.dump_all(found.all, Dumper=Lines, sort_keys=False, width=140)
-    out = GOLDEN / f"{case}.out.yaml"
-    if os.environ.get("GOLDEN") == "write":
-        out.write_text(text)
-    assert text == out.read_text()
+    check_golden_file(PIPELINES / f"{case}.out.yaml", found.all, BlockDumper)
     assert desired_objects(it, IMAGE, there) == found
 
 
@@ -108,20 +76,24 @@ def test_objects_of_a_pipeline_are_those_of_the_golden_file(case: str) -> None:
     ],
 )
 def test_fields_of_a_spark_application_are_documented(spec: dict[str, Any]) -> None:
-    assert unknown(application(plain(**spec))) == []
+    assert find_undocumented_fields(application(pipeline_with(**spec))) == []
 
 
 def test_undocumented_fields_are_found() -> None:
-    it = application(plain())
+    it = application(pipeline_with())
     it["spec"]["driver"]["core"] = 1
     it["spec"]["restartPolicy"]["type"] = "Sometimes"
     it["spec"]["executor"]["cores"] = "1"
-    assert [path for path, _ in unknown(it)] == ["spec.driver.core", "spec.executor.cores", "spec.restartPolicy.type"]
+    assert [path for path, _ in find_undocumented_fields(it)] == [
+        "spec.driver.core",
+        "spec.executor.cores",
+        "spec.restartPolicy.type",
+    ]
 
 
 def test_stream_is_restarted_always_and_a_batch_only_on_failure() -> None:
-    assert application(plain())["spec"]["restartPolicy"]["type"] == "Always"
-    ends = plain(trigger={"availableNow": True})
+    assert application(pipeline_with())["spec"]["restartPolicy"]["type"] == "Always"
+    ends = pipeline_with(trigger={"availableNow": True})
     assert application(ends)["spec"]["restartPolicy"]["type"] == "OnFailure"
     name = desired_objects(ends, IMAGE, ON_DRIVER).settings
     assert driver(ends)["spec"]["replicas"] == 1
@@ -130,20 +102,20 @@ def test_stream_is_restarted_always_and_a_batch_only_on_failure() -> None:
 
 
 def test_suspended_pipeline_has_the_same_objects_without_a_driver() -> None:
-    running, suspended = (application(plain(state=it)) for it in ("running", "suspended"))
+    running, suspended = (application(pipeline_with(state=it)) for it in ("running", "suspended"))
     assert not running["spec"]["suspend"] and suspended["spec"]["suspend"]
     suspended["spec"]["suspend"] = False
     assert running == suspended
-    running, suspended = (driver(plain(state=it)) for it in ("running", "suspended"))
+    running, suspended = (driver(pipeline_with(state=it)) for it in ("running", "suspended"))
     assert suspended["spec"]["replicas"] == 0
     assert running["spec"]["template"] == suspended["spec"]["template"]
 
 
 def test_changed_definition_changes_the_driver() -> None:
-    it = desired_objects(plain(stop={"graceful": "1m"}), IMAGE, ON_DRIVER)
+    it = desired_objects(pipeline_with(stop={"graceful": "1m"}), IMAGE, ON_DRIVER)
     taken = parse_pipeline(driver_definition(it), Path("/etc/ottla"))
     assert (taken.name, taken.spec.state, taken.spec.stop.graceful) == ("hourly", "running", "1m")
-    other = desired_objects(plain(transforms=[{"name": "late", "sql": "SELECT 1"}]), IMAGE, ON_DRIVER)
+    other = desired_objects(pipeline_with(transforms=[{"name": "late", "sql": "SELECT 1"}]), IMAGE, ON_DRIVER)
     assert it.settings != other.settings and other.settings in str(other.application)
 
 
@@ -152,7 +124,7 @@ def test_executors_run_on_the_node_of_the_driver_if_the_volume_has_one_writer() 
         modes = checkpoint.pop("modes", ())
         return "podAffinity" in str(
             desired_objects(
-                plain(checkpoint=checkpoint), IMAGE, LaunchInputs("Driver", BrokerConnection("b:1"), modes)
+                pipeline_with(checkpoint=checkpoint), IMAGE, LaunchInputs("Driver", BrokerConnection("b:1"), modes)
             ).prerequisites
         )
 
@@ -167,7 +139,7 @@ def test_secrets_of_sinks_are_files_of_the_driver_alone() -> None:
         target = {"url": "jdbc:postgresql://db/flights", "table": name, "secretRef": {"name": secret}}
         return {"from": "late", "name": name, "jdbc": target}
 
-    pipeline = plain(sinks=[jdbc("a", "first.db"), jdbc("b", "other"), jdbc("c", "other")])
+    pipeline = pipeline_with(sinks=[jdbc("a", "first.db"), jdbc("b", "other"), jdbc("c", "other")])
     for objects in (desired_objects(pipeline, IMAGE, it) for it in (ON_DRIVER, LAUNCH_INPUTS)):
         text = json.dumps(objects.application)
         assert text.count('"mountPath": "/etc/ottla-secrets/first.db"') == 1
@@ -176,16 +148,18 @@ def test_secrets_of_sinks_are_files_of_the_driver_alone() -> None:
         assert '"--secrets", "/etc/ottla-secrets"' in text
         (config,) = (it for it in objects.all if it["kind"] == "ConfigMap")
         assert "ottla-secrets" not in config["data"]["executor.json"]
-    assert "ottla-secrets" not in str(desired_objects(plain(), IMAGE, ON_DRIVER).application)
+    assert "ottla-secrets" not in str(desired_objects(pipeline_with(), IMAGE, ON_DRIVER).application)
 
 
 def test_checkpoint_is_retained_when_the_pipeline_is_deleted() -> None:
-    kept = [it for it in desired_objects(plain(), IMAGE, ON_DRIVER).all if "ownerReferences" not in it["metadata"]]
+    kept = [
+        it for it in desired_objects(pipeline_with(), IMAGE, ON_DRIVER).all if "ownerReferences" not in it["metadata"]
+    ]
     assert [it["kind"] for it in kept] == ["PersistentVolumeClaim"]
 
 
 def test_resources_are_the_same_with_both_launchers() -> None:
-    it = plain(
+    it = pipeline_with(
         spark={"driver": {"cores": "250m"}, "conf": {"spark.driver.memory": "2g", "spark.executor.memory": "1g"}}
     )
     (container,) = driver(it)["spec"]["template"]["spec"]["containers"]
@@ -205,7 +179,7 @@ def test_resources_are_the_same_with_both_launchers() -> None:
 
 def test_driver_mounts_the_secrets_of_object_stores_and_finds_its_checkpoint_there() -> None:
     bucket = {"bucket": "state", "secretRef": {"name": "other"}}
-    it = plain(s3={"endpoint": "http://store:9000", "secretRef": {"name": "main"}}, checkpoint={"s3": bucket})
+    it = pipeline_with(s3={"endpoint": "http://store:9000", "secretRef": {"name": "main"}}, checkpoint={"s3": bucket})
     found = desired_objects(it, IMAGE, ON_DRIVER)
     assert not find_unsupported(it)
     assert not [one for one in found.prerequisites if one["kind"] == "PersistentVolumeClaim"]
@@ -249,10 +223,12 @@ def test_driver_mounts_the_secrets_of_object_stores_and_finds_its_checkpoint_the
 )
 def test_unsupported_fields_are_reported(spec: dict[str, Any], message: str) -> None:
     whole = {**samples.pipeline()["spec"], "checkpoint": CHECKPOINT, **spec}
-    it = parsed({**samples.pipeline(), "spec": {key: value for key, value in whole.items() if value is not None}})
+    it = valid_pipeline(
+        {**samples.pipeline(), "spec": {key: value for key, value in whole.items() if value is not None}}
+    )
     with pytest.raises(AssertionError, match=message):
         raise AssertionError(find_unsupported(it))
-    assert not find_unsupported(plain())
+    assert not find_unsupported(pipeline_with())
 
 
 def test_example_is_supported_on_kubernetes() -> None:
@@ -261,7 +237,7 @@ def test_example_is_supported_on_kubernetes() -> None:
         for data in yaml.safe_load_all(path.read_text()):
             assert not validate_resource(data)
             if data["kind"] == "Pipeline":
-                assert not find_unsupported(parsed(data))
+                assert not find_unsupported(valid_pipeline(data))
             if data["kind"] == "Cluster":
                 it = Cluster.parse({**data, "metadata": {**data["metadata"], "namespace": "events"}})
                 assert not find_unsupported_cluster(it)
@@ -269,13 +245,17 @@ def test_example_is_supported_on_kubernetes() -> None:
 
 def test_launcher_is_chosen_by_spec_then_existing_objects_then_the_cluster() -> None:
     for served in (True, False):
-        assert choose_launcher(plain(launcher="Driver"), ["SparkOperator"], has_spark_operator=served) == "Driver"
-        assert choose_launcher(plain(launcher="SparkOperator"), (), has_spark_operator=served) == "SparkOperator"
-        assert choose_launcher(plain(), ["Driver"], has_spark_operator=served) == "Driver", (
+        assert (
+            choose_launcher(pipeline_with(launcher="Driver"), ["SparkOperator"], has_spark_operator=served) == "Driver"
+        )
+        assert (
+            choose_launcher(pipeline_with(launcher="SparkOperator"), (), has_spark_operator=served) == "SparkOperator"
+        )
+        assert choose_launcher(pipeline_with(), ["Driver"], has_spark_operator=served) == "Driver", (
             "it does not change under a running pipeline"
         )
-    assert choose_launcher(plain(), (), has_spark_operator=True) == "SparkOperator"
-    assert choose_launcher(plain(), (), has_spark_operator=False) == "Driver"
+    assert choose_launcher(pipeline_with(), (), has_spark_operator=True) == "SparkOperator"
+    assert choose_launcher(pipeline_with(), (), has_spark_operator=False) == "Driver"
 
 
 def test_bootstrap_address_is_that_of_an_internal_listener() -> None:
@@ -297,8 +277,8 @@ def test_bootstrap_address_is_that_of_an_internal_listener() -> None:
 def test_objects_do_not_depend_on_the_order_of_settings(
     conf: dict[str, str], state: str, launched: LaunchInputs
 ) -> None:
-    one = desired_objects(plain(state=state, spark={"conf": conf}), IMAGE, launched)
-    other = desired_objects(plain(state=state, spark={"conf": dict(reversed(conf.items()))}), IMAGE, launched)
+    one = desired_objects(pipeline_with(state=state, spark={"conf": conf}), IMAGE, launched)
+    other = desired_objects(pipeline_with(state=state, spark={"conf": dict(reversed(conf.items()))}), IMAGE, launched)
     assert json.dumps(one.all) == json.dumps(other.all)
     assert all(
         find_difference(with_applied_hash(it), json.loads(json.dumps(with_applied_hash(it)))) is None for it in one.all
@@ -323,7 +303,7 @@ def test_a_pod_template_is_added_to_drivers_and_executors_of_both_launchers() ->
             ],
         },
     }
-    it = plain(spark={"podTemplate": added})
+    it = pipeline_with(spark={"podTemplate": added})
     of_operator = application(it)["spec"]
     templates = [
         (driver(it)["spec"]["template"], "spark-kubernetes-driver"),
@@ -348,8 +328,8 @@ def test_a_pod_template_is_added_to_drivers_and_executors_of_both_launchers() ->
 
 def test_options_of_the_operator_reach_every_pod_of_a_pipeline() -> None:
     image = PipelineImage("spark:1", "Always", PodDefaults(("registry",), assigns_uid=True))
-    of_operator = desired_objects(plain(), image, LAUNCH_INPUTS).application["spec"]
-    of_driver = desired_objects(plain(), image, ON_DRIVER).application["spec"]["template"]
+    of_operator = desired_objects(pipeline_with(), image, LAUNCH_INPUTS).application["spec"]
+    of_driver = desired_objects(pipeline_with(), image, ON_DRIVER).application["spec"]["template"]
     for template in (of_driver, of_operator["driver"]["template"], of_operator["executor"]["template"]):
         assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]
         assert not {"runAsUser", "runAsGroup", "fsGroup"} & template["spec"]["securityContext"].keys()
@@ -357,24 +337,24 @@ def test_options_of_the_operator_reach_every_pod_of_a_pipeline() -> None:
 
 def test_driver_is_told_the_address_of_the_registry() -> None:
     connection = BrokerConnection("b:9092", registry="http://demo-schema-registry.events.svc:8081")
-    command = runner_arguments(plain(), connection, "local")
+    command = runner_arguments(pipeline_with(), connection, "local")
     assert command[command.index("--registry") + 1] == connection.registry
-    assert "--registry" not in runner_arguments(plain(), BrokerConnection("b:9092"), "local")
+    assert "--registry" not in runner_arguments(pipeline_with(), BrokerConnection("b:9092"), "local")
 
 
 def test_pipeline_with_schemas_of_the_registry_uses_it() -> None:
-    assert not plain().uses_registry
+    assert not pipeline_with().uses_registry
     ddl = {"type": "json", "schema": "a INT"}
-    assert not plain(sources={"flights": {"topic": "flights", "format": ddl}}).uses_registry
+    assert not pipeline_with(sources={"flights": {"topic": "flights", "format": ddl}}).uses_registry
     for source in (
         {"format": {"type": "avro", "schemaRef": {}}},
         {"format": {"type": "protobuf", "schemaRef": {}}},
         {"format": {"type": "json", "schemaRef": {}}},
         {"format": ddl, "key": "k", "keyFormat": {"type": "avro", "schemaRef": {}}},
     ):
-        assert plain(sources={"flights": {"topic": "flights", **source}}).uses_registry
+        assert pipeline_with(sources={"flights": {"topic": "flights", **source}}).uses_registry
     sink = {"from": "flights", "topic": "t", "key": ["a"]}
-    assert not plain(sinks=[{**sink, "format": {"type": "json"}, "keyFormat": {"type": "json"}}]).uses_registry
+    assert not pipeline_with(sinks=[{**sink, "format": {"type": "json"}, "keyFormat": {"type": "json"}}]).uses_registry
     for format_ in ({"type": "protobuf"}, {"type": "json", "register": True}, {"type": "json", "subject": "s"}):
-        assert plain(sinks=[{**sink, "format": format_}]).uses_registry
-        assert plain(sinks=[{**sink, "keyFormat": format_}]).uses_registry
+        assert pipeline_with(sinks=[{**sink, "format": format_}]).uses_registry
+        assert pipeline_with(sinks=[{**sink, "keyFormat": format_}]).uses_registry

@@ -12,23 +12,10 @@ from ottla_operator.kube.kinds import CLAIM, DEPLOYMENT, POD
 from ottla_operator.plan.conditions import kstatus
 from ottla_operator.plan.pipeline.status import RunnerStatus
 from ottla_operator.resources.model import Json
-from tests.unit.operator.api_server import FakeApi
-from tests.unit.operator.pipeline_world import TERMINATED, PipelineWorld, pipeline_api, running
+from tests.unit.operator.pipeline_world import TERMINATED, PipelineWorld, running_status
 
 
-@pytest.fixture
-def api() -> FakeApi:
-    return pipeline_api()
-
-
-@pytest.fixture
-def world(api: FakeApi) -> PipelineWorld:
-    created = PipelineWorld(api)
-    created.put_topic("flights")
-    return created
-
-
-def test_converged_objects_are_not_written_again(api: FakeApi, world: PipelineWorld) -> None:
+def test_converged_objects_are_not_written_again(world: PipelineWorld) -> None:
     made = world.reconcile()
     assert made[-2:] == ["apply Deployment hourly-driver", "status Pipeline hourly"]
     assert world.pipeline["status"]["application"] == "Deployment/hourly-driver"
@@ -41,7 +28,7 @@ def test_converged_objects_are_not_written_again(api: FakeApi, world: PipelineWo
 def test_a_running_pipeline_reports_its_progress(world: PipelineWorld) -> None:
     world.reconcile()
     world.put_pod(ready=True)
-    world.runner = running()
+    world.runner = running_status()
     world.reconcile()
     status = world.pipeline["status"]
     assert (status["state"], kstatus(world.pipeline)) == ("Running", "Current")
@@ -55,28 +42,28 @@ def test_a_running_pipeline_reports_its_progress(world: PipelineWorld) -> None:
     [(False, ("Topic flights is not ready: creating topic flights")), (None, "no broker of Cluster demo is ready")],
 )
 def test_a_driver_is_not_started_before_its_source_topics_are_ready(
-    api: FakeApi, world: PipelineWorld, ready: bool | None, why: str
+    world: PipelineWorld, ready: bool | None, why: str
 ) -> None:
     if ready is None:
-        del api.objects["Topic", "events", "flights"]
+        del world.api.objects["Topic", "events", "flights"]
     else:
-        world.put_topic("flights", ready=False)
+        world.put_source_topic(ready=False)
     world.reconcile()
-    assert not api.of("Deployment")
+    assert not world.api.of("Deployment")
     assert world.conditions["Ready"]["reason"] == "WaitingForTopics"
     assert world.conditions["Ready"]["message"] == f"the pipeline is not started: topic flights: {why}"
     assert world.conditions["TopicsReady"]["status"] == "False"
-    world.put_topic("flights")
+    world.put_source_topic()
     world.reconcile()
-    assert api.of("Deployment") and world.conditions["TopicsReady"]["status"] == "True"
+    assert world.api.of("Deployment") and world.conditions["TopicsReady"]["status"] == "True"
 
 
-def test_a_running_driver_is_left_alone_while_a_topic_is_not_ready(api: FakeApi, world: PipelineWorld) -> None:
+def test_a_running_driver_is_left_alone_while_a_topic_is_not_ready(world: PipelineWorld) -> None:
     world.reconcile()
     world.put_pod(ready=True)
-    world.runner = running()
+    world.runner = running_status()
     world.reconcile()
-    world.put_topic("flights", ready=False)
+    world.put_source_topic(ready=False)
     world.reconcile()
     assert world.deployment["spec"]["replicas"] == 1
     assert (kstatus(world.pipeline), world.conditions["TopicsReady"]["status"]) == ("Current", "False")
@@ -101,7 +88,7 @@ def test_a_pipeline_is_suspended_and_resumed(world: PipelineWorld) -> None:
     assert world.deployment["spec"]["replicas"] == 1 and kstatus(world.pipeline) == "InProgress"
 
 
-def test_a_completed_pipeline_is_not_started_again(api: FakeApi, world: PipelineWorld) -> None:
+def test_a_completed_pipeline_is_not_started_again(world: PipelineWorld) -> None:
     world.edit(trigger={"availableNow": True})
     world.reconcile()
     world.put_pod(ready=True)
@@ -146,7 +133,7 @@ def test_a_driver_that_fails_again_and_again_stalls_the_pipeline(world: Pipeline
     world.reconcile()
     assert world.conditions["Stalled"]["message"].endswith("3 times: pipeline hourly: the topic flights does not exist")
     world.put_pod(ready=True, restartCount=4, lastState={"terminated": TERMINATED})
-    world.runner = running()
+    world.runner = running_status()
     world.reconcile()
     assert kstatus(world.pipeline) == "Current" and world.pipeline["status"]["lastError"], "the last error stays"
     world.put_pod(restartCount=1, state={"terminated": {**TERMINATED, "exitCode": 2}})
@@ -162,15 +149,15 @@ def test_an_image_that_cannot_be_pulled_stalls_the_pipeline(world: PipelineWorld
     assert world.conditions["Stalled"]["message"] == "ImagePullBackOff: no such image spark:1"
 
 
-def test_executors_that_cannot_be_scheduled_are_reported(api: FakeApi, world: PipelineWorld) -> None:
+def test_executors_that_cannot_be_scheduled_are_reported(world: PipelineWorld) -> None:
     world.reconcile()
     world.put_pod(ready=True)
-    world.runner = running()
+    world.runner = running_status()
     labels = {**world.deployment["metadata"]["labels"], "app.kubernetes.io/component": "pipeline-executor"}
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes: cpu"}
     metadata = {"name": "hourly-exec-1", "namespace": "events", "labels": labels}
     status: Json = {"phase": "Pending", "conditions": [condition]}
-    api.put(POD, {"metadata": metadata, "spec": {"containers": []}, "status": status})
+    world.api.put(POD, {"metadata": metadata, "spec": {"containers": []}, "status": status})
     world.reconcile()
     assert world.conditions["Ready"]["message"] == "no executor is running: Unschedulable: 0/1 nodes: cpu"
     status |= {"phase": "Running", "conditions": []}
@@ -178,11 +165,11 @@ def test_executors_that_cannot_be_scheduled_are_reported(api: FakeApi, world: Pi
     assert kstatus(world.pipeline) == "Current"
 
 
-def test_a_driver_of_an_older_spec_is_not_taken_for_the_current_one(api: FakeApi, world: PipelineWorld) -> None:
+def test_a_driver_of_an_older_spec_is_not_taken_for_the_current_one(world: PipelineWorld) -> None:
     world.reconcile()
     old = world.deployment["spec"]["template"]
     world.put_pod(ready=True)
-    world.runner = running()
+    world.runner = running_status()
     world.edit(transforms=[{"name": "late", "sql": "SELECT 2"}])
     writes = world.reconcile()
     assert [it for it in writes if it.startswith("delete ConfigMap hourly-pipeline-")]
@@ -194,28 +181,28 @@ def test_a_driver_of_an_older_spec_is_not_taken_for_the_current_one(api: FakeApi
     )
 
 
-def test_an_object_of_another_owner_stalls_the_pipeline(api: FakeApi, world: PipelineWorld) -> None:
-    api.put(DEPLOYMENT, {"metadata": {"name": "hourly-driver", "namespace": "events"}, "spec": {}})
+def test_an_object_of_another_owner_stalls_the_pipeline(world: PipelineWorld) -> None:
+    world.api.put(DEPLOYMENT, {"metadata": {"name": "hourly-driver", "namespace": "events"}, "spec": {}})
     world.reconcile()
     assert world.conditions["Stalled"]["reason"] == "NameConflict" and world.deployment["spec"] == {}
 
 
-def test_a_change_that_the_api_server_rejects_stalls_the_pipeline(api: FakeApi, world: PipelineWorld) -> None:
-    api.reject = lambda write: ApiError(403, "exceeded quota") if "Claim" in write else None
+def test_a_change_that_the_api_server_rejects_stalls_the_pipeline(world: PipelineWorld) -> None:
+    world.api.reject = lambda write: ApiError(403, "exceeded quota") if "Claim" in write else None
     world.reconcile()
     assert "exceeded quota" in world.conditions["Stalled"]["message"]
 
 
 @pytest.mark.parametrize("modes", [["ReadWriteOnce"], ["ReadWriteMany", "ReadWriteOnce"]])
 def test_the_access_modes_of_an_existing_claim_decide_where_executors_run(
-    api: FakeApi, world: PipelineWorld, modes: Sequence[str]
+    world: PipelineWorld, modes: Sequence[str]
 ) -> None:
-    api.put(CLAIM, {"metadata": {"name": "mine", "namespace": "events"}, "spec": {"accessModes": modes}})
+    world.api.put(CLAIM, {"metadata": {"name": "mine", "namespace": "events"}, "spec": {"accessModes": modes}})
     world.edit(checkpoint={"pvc": {"claimName": "mine"}})
     world.reconcile()
-    (settings,) = api.of("ConfigMap").values()
+    (settings,) = world.api.of("ConfigMap").values()
     assert ("podAffinity" in settings["data"]["executor.json"]) == ("ReadWriteMany" not in modes)
-    assert not [it for it in api.writes if "PersistentVolumeClaim" in it]
+    assert not [it for it in world.api.writes if "PersistentVolumeClaim" in it]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ottla_operator.local.live_view import State
 from ottla_operator.local.processes import find_port_conflict
 from ottla_operator.local.supervisor import ProcessStatus, Supervisor
 from ottla_operator.plan.backoff import RestartDelays
-from tests.unit.operator.loop import on_loop
+from tests.unit.async_tests import async_test
 
 SERVE = (
     "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print('up', flush=True); signal.pause()"
@@ -56,7 +56,7 @@ def supervise(folder: Path, script: str, reports: Reports, **more: object) -> Su
     return Supervisor(folder, command, hash_, reports.report, lambda output: "up\n" in output, **more)  # type: ignore[arg-type]
 
 
-@on_loop
+@async_test
 async def test_a_process_is_started_ready_and_stopped(tmp_path: Path) -> None:
     reports = Reports()
     supervisor = supervise(tmp_path, SERVE, reports)
@@ -69,7 +69,7 @@ async def test_a_process_is_started_ready_and_stopped(tmp_path: Path) -> None:
     assert not (tmp_path / "process.json").exists()
 
 
-@on_loop
+@async_test
 async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     reports = Reports()
     supervisor = supervise(tmp_path, IGNORES_SIGTERM, reports, grace_s=0.2)
@@ -80,7 +80,7 @@ async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert "killed: still running" in reports.notes[-1][1]
 
 
-@on_loop
+@async_test
 async def test_a_process_that_exits_is_restarted_and_its_last_line_reported(tmp_path: Path) -> None:
     reports = Reports()
     mark = tmp_path / "mark"
@@ -96,7 +96,7 @@ async def test_a_process_that_exits_is_restarted_and_its_last_line_reported(tmp_
     await running
 
 
-@on_loop
+@async_test
 async def test_a_process_that_waits_for_its_restart_is_stopped_at_once(tmp_path: Path) -> None:
     reports = Reports()
     supervisor = supervise(
@@ -109,21 +109,21 @@ async def test_a_process_that_waits_for_its_restart_is_stopped_at_once(tmp_path:
         await running
 
 
-@on_loop
+@async_test
 async def test_a_process_with_a_permanent_exit_code_is_not_restarted(tmp_path: Path) -> None:
     reports = Reports()
     await supervise(tmp_path, "import sys; print('node.id: bad'); sys.exit(2)", reports).run()
     assert reports.notes[-1] == (State.failed, "node.id: bad")
 
 
-@on_loop
+@async_test
 async def test_a_process_with_a_success_code_is_finished(tmp_path: Path) -> None:
     reports = Reports()
     await supervise(tmp_path, "print('up')", reports, success_codes=(0,)).run()
     assert reports.states[-1] is State.finished
 
 
-@on_loop
+@async_test
 async def test_a_process_whose_port_is_in_use_is_not_started(tmp_path: Path) -> None:
     reports = Reports()
     supervisor = supervise(tmp_path, SERVE, reports, find_obstacle=lambda: "port 9 is in use")
@@ -139,7 +139,7 @@ async def orphan(folder: Path, hash_: str = "h") -> processes.Process:
     return await processes.start_process(folder, [sys.executable, "-S", "-c", SERVE], hash_)
 
 
-@on_loop
+@async_test
 async def test_an_orphaned_process_is_adopted_and_stopped(tmp_path: Path) -> None:
     process = await orphan(tmp_path)
     reports = Reports()
@@ -153,7 +153,7 @@ async def test_an_orphaned_process_is_adopted_and_stopped(tmp_path: Path) -> Non
     assert stopped
 
 
-@on_loop
+@async_test
 async def test_an_orphaned_process_with_other_settings_is_replaced(tmp_path: Path) -> None:
     process = await orphan(tmp_path, "old")
     reports = Reports()
@@ -166,7 +166,7 @@ async def test_an_orphaned_process_with_other_settings_is_replaced(tmp_path: Pat
     await running
 
 
-@on_loop
+@async_test
 async def test_a_pid_of_another_process_is_not_adopted(tmp_path: Path) -> None:
     mark = processes.start_time(os.getpid())
     assert mark is not None
@@ -177,13 +177,13 @@ async def test_a_pid_of_another_process_is_not_adopted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}'])
-@on_loop
+@async_test
 async def test_an_unreadable_process_file_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "process.json").write_text(text)
     assert processes.find_process(tmp_path) is None
 
 
-@on_loop
+@async_test
 async def test_a_command_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
     reports = Reports()
     supervisor = Supervisor(tmp_path, ["/nothing/here"], "h", reports.report, lambda _: True)
@@ -194,7 +194,7 @@ async def test_a_command_that_cannot_be_started_is_reported(tmp_path: Path) -> N
     await running
 
 
-@on_loop
+@async_test
 async def test_output_of_an_earlier_run_is_not_read(tmp_path: Path) -> None:
     """Otherwise the output of the earlier run would make the next run look ready."""
     (tmp_path / "output.log").write_text("up\n")
@@ -203,7 +203,7 @@ async def test_output_of_an_earlier_run_is_not_read(tmp_path: Path) -> None:
     assert process.output() == "new\n"
 
 
-@on_loop
+@async_test
 async def test_the_last_line_is_found_after_much_output(tmp_path: Path) -> None:
     script = "for n in range(200_000): print('line', n)\nprint('out of memory')"
     process = await processes.start_process(tmp_path, [sys.executable, "-S", "-c", script], "h")
@@ -211,7 +211,7 @@ async def test_the_last_line_is_found_after_much_output(tmp_path: Path) -> None:
     assert process.last_line() == "out of memory"
 
 
-@on_loop
+@async_test
 async def test_a_killed_process_has_a_negative_exit_code(tmp_path: Path) -> None:
     process = await orphan(tmp_path)
     process.kill()

@@ -148,7 +148,7 @@ def test_without_racks_spreading_is_even_and_moves_no_more_than_it_must(
     least = max(sum(max(0, it - high) for it in before), sum(max(0, low - it) for it in before))
     assert estimate_cost(moves).replicas == least
     leads = Counter(it[0] for it in apply_moves(partitions, moves).values())
-    if all(len(it.replicas) == len(brokers) for it in partitions):  # anybody can lead
+    if all(len(it.replicas) == len(brokers) for it in partitions):  # every broker can lead each
         assert max(leads[it] for it in brokers) - min(leads[it] for it in brokers) <= 1
 
 
@@ -209,7 +209,7 @@ def test_a_changed_replication_factor_uses_as_many_racks_as_it_can(
         assert racks_of(after, places) >= min(racks_of(it.replicas, places), most, factor) or len(after) < len(
             it.replicas
         )
-        if set(after) < set(it.replicas):  # who lags went before who is in sync
+        if set(after) < set(it.replicas):  # lagging replicas are removed before those in sync
             assert set(after) <= set(it.isr) or set(it.isr) <= set(after)
 
 

@@ -28,13 +28,11 @@ def large_clusters(draw: st.DrawFn) -> list[UsableBroker]:
 
 
 @st.composite
-def partitions_on(
-    draw: st.DrawFn, brokers: Sequence[int], most_replicas: int = 5, most: int = 40
-) -> list[PartitionReplicas]:
-    """Any partitions on any brokers."""
+def partitions_on(draw: st.DrawFn, brokers: Sequence[int]) -> list[PartitionReplicas]:
+    """Up to 40 partitions with up to five replicas on any of these brokers."""
     found = []
-    for index in range(draw(st.integers(1, most))):
-        count = draw(st.integers(1, most_replicas))
+    for index in range(draw(st.integers(1, 40))):
+        count = draw(st.integers(1, 5))
         replicas = tuple(draw(st.lists(st.sampled_from(brokers), min_size=count, max_size=count, unique=True)))
         topic = draw(st.sampled_from("ab"))
         found.append(PartitionReplicas(topic, index, replicas, replicas, replicas[0], draw(st.integers(0, 9))))

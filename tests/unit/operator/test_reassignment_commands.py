@@ -24,7 +24,7 @@ from ottla_operator.kafka.reassignments import PartitionReassignment, Reassignme
 from ottla_operator.kafka.throttle import throttled_replicas
 from ottla_operator.kafka.topics import PartitionInfo, TopicDescription
 from ottla_operator.plan.moves import Move, PartitionReplicas
-from tests.unit.operator.loop import on_loop
+from tests.unit.async_tests import async_test
 
 MOVES = (Move("a", 0, (1, 2), (2, 3), 1, 3 << 20), Move("a", 1, (1, 2), (2, 1), 1, 9))
 
@@ -147,7 +147,7 @@ def test_partition_counts_are_kept_for_the_same_topic(tmp_path: Path) -> None:
     assert PartitionCounts(None).get(topic("a", 5)) is None
 
 
-@on_loop
+@async_test
 async def test_records_without_keys_get_the_same_partitions_again() -> None:
     async def partitions() -> list[int]:
         producer = Producer(cast(KafkaClient, None))

@@ -21,7 +21,7 @@ def test_written_plan_is_parsed(plan: dict[tuple[str, int], tuple[int, ...]]) ->
     assert parse_plan(json.dumps(plan_document(plan)), "plan.json") == plan
 
 
-def test_plan_and_rollback_of_reassignments() -> None:
+def test_a_plan_has_the_new_replicas_and_its_rollback_the_old_ones() -> None:
     moves = [Move("a", 1, (1, 2), (2, 3), 1, 5)]
     assert forward_plan(moves)["partitions"] == [{"topic": "a", "partition": 1, "replicas": [2, 3]}]
     assert rollback_plan(moves)["partitions"] == [{"topic": "a", "partition": 1, "replicas": [1, 2]}]

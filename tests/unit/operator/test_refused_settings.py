@@ -18,7 +18,7 @@ from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
 
 
-def refused(config: dict[str, Any], **spec: Any) -> list[tuple[str | None, str]]:
+def refused_settings(config: dict[str, Any], **spec: Any) -> list[tuple[str | None, str]]:
     return [(it.name, it.reason) for it in find_refused_settings(Cluster.parse(samples.cluster(config=config, **spec)))]
 
 
@@ -35,7 +35,7 @@ def refused(config: dict[str, Any], **spec: Any) -> list[tuple[str | None, str]]
     ],
 )
 def test_the_reason_names_setting_value_and_what_is_allowed(name: str, value: object, reason: str) -> None:
-    assert refused({name: value}) == [(name, reason)]
+    assert refused_settings({name: value}) == [(name, reason)]
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,17 @@ def test_the_reason_names_setting_value_and_what_is_allowed(name: str, value: ob
     ids=str,
 )
 def test_settings_that_brokers_accept_are_not_refused(config: dict[str, Any]) -> None:
-    assert refused(config) == []
+    assert refused_settings(config) == []
 
 
 def test_settings_that_exclude_each_other_are_refused_together() -> None:
-    found = refused({"broker.heartbeat.interval.ms": 5000, "broker.session.timeout.ms": 4000})
+    found = refused_settings({"broker.heartbeat.interval.ms": 5000, "broker.session.timeout.ms": 4000})
     assert found == [
         (None, "broker.heartbeat.interval.ms (5000) must not exceed broker.session.timeout.ms (4000)"),
     ]
-    assert refused({"listener.name.other.ssl.enabled.protocols": "TLSv1.3"})[0][1].endswith("no listener in listeners")
+    assert refused_settings({"listener.name.other.ssl.enabled.protocols": "TLSv1.3"})[0][1].endswith(
+        "no listener in listeners"
+    )
 
 
 @pytest.mark.parametrize("tls", [{}, {"tls": {"secretRef": {"name": "x"}}}], ids=["plain", "tls"])

@@ -22,7 +22,9 @@ class Brokers:
     state = ReconcileState()
 
 
-def apply(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> AppliedConfig:
+def apply_rejected_setting(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> AppliedConfig:
+    """Applies a changed setting, which brokers reject with this code."""
+
     async def reject(*_: Any) -> None:
         raise KafkaError(code, "no")
 
@@ -35,12 +37,12 @@ def apply(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> AppliedConfig:
 
 
 def test_an_invalid_value_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert apply(monkeypatch, ErrorCode.invalid_config).rejected == {"log.retention.ms": "no"}
+    assert apply_rejected_setting(monkeypatch, ErrorCode.invalid_config).rejected == {"log.retention.ms": "no"}
 
 
 def test_without_a_controller_nothing_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KafkaError):
-        apply(monkeypatch, ErrorCode.not_controller)
+        apply_rejected_setting(monkeypatch, ErrorCode.not_controller)
 
 
 def test_a_rejected_value_is_replaced_by_the_one_that_brokers_were_started_with() -> None:

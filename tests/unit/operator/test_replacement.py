@@ -24,7 +24,7 @@ from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.replacement import Comparison
 from tests.unit.operator import samples
 from tests.unit.operator.api_server import FakeApi
-from tests.unit.operator.pipeline_world import PipelineWorld, pipeline_api
+from tests.unit.operator.pipeline_world import PipelineWorld
 
 PHASES = ("", "CatchingUp", "CaughtUp", "TakingOver", "TakenOver")
 OLD = {("flights", 0): 7, ("flights", 1): 3}
@@ -113,13 +113,6 @@ def test_the_way_of_taking_over_restarts_no_driver() -> None:
     ]
     assert texts[0] == texts[1]
     assert "compareWith" in texts[0]["data"]["pipeline.json"]
-
-
-@pytest.fixture
-def world() -> PipelineWorld:
-    created = PipelineWorld(pipeline_api())
-    created.put_topic("flights")
-    return created
 
 
 def put_version(api: FakeApi, spec: dict[str, Any], status: Json, name: str = "hourly-v2") -> None:

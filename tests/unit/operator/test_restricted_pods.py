@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-GOLDEN = sorted((Path(__file__).parent / "golden").rglob("*.out.yaml"))
+from tests.unit.operator.golden_files import GOLDEN
+
+GOLDEN_FILES = sorted(GOLDEN.rglob("*.out.yaml"))
 ALLOWED_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected"}
 HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC")
 
@@ -32,6 +34,7 @@ def pod_specs(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def violations(spec: dict[str, Any]) -> list[str]:
+    """What the restricted pod security standard does not allow in the spec of a pod."""
     pod = spec.get("securityContext") or {}
     found = [it for it in HOST_FIELDS if spec.get(it)]
     if not pod.get("runAsNonRoot") or pod.get("runAsUser") == 0:
@@ -53,7 +56,7 @@ def violations(spec: dict[str, Any]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda it: it.name)
+@pytest.mark.parametrize("path", GOLDEN_FILES, ids=lambda it: it.name)
 def test_every_pod_of_the_operator_meets_the_restricted_standard(path: Path) -> None:
     specs = [spec for document in yaml.safe_load_all(path.read_text()) for spec in pod_specs(document)]
     assert specs
@@ -63,7 +66,7 @@ def test_every_pod_of_the_operator_meets_the_restricted_standard(path: Path) -> 
 def test_brokers_drivers_and_executors_are_among_them() -> None:
     named = {
         container["name"]
-        for path in GOLDEN
+        for path in GOLDEN_FILES
         for document in yaml.safe_load_all(path.read_text())
         for spec in pod_specs(document)
         for container in [*spec["containers"], *(spec.get("initContainers") or [])]

@@ -35,6 +35,7 @@ class Model:
         return [BrokerState(it, it in self.ready, "new settings" if it in self.outdated else "") for it in IDS]
 
     def heal(self) -> None:
+        """Replicas of ready brokers catch up."""
         self.partitions = [
             PartitionState(
                 it.topic,
@@ -47,6 +48,7 @@ class Model:
         ]
 
     def restart(self, broker: int) -> None:
+        """The broker leaves the ISRs, and returns at once unless it is broken."""
         self.outdated.discard(broker)
         self.ready.discard(broker)
         self.partitions = [
@@ -74,7 +76,7 @@ def models(draw: st.DrawFn) -> Model:
     return Model(set(IDS) - draw(some), draw(some), partitions)
 
 
-def writable(partitions: list[PartitionState]) -> set[int]:
+def writable_partitions(partitions: list[PartitionState]) -> set[int]:
     """Partitions that are writable and can lose a replica."""
     return {it.partition for it in partitions if len(it.isr) >= it.min_isr and len(it.replicas) > it.min_isr}
 
@@ -84,7 +86,7 @@ def test_no_partition_becomes_read_only_and_the_roll_ends(
     model: Model, controller: int | None, data: st.DataObject
 ) -> None:
     for _ in range(100):
-        before = writable(model.partitions)
+        before = writable_partitions(model.partitions)
         was_ready = set(model.ready)
         match next_roll_step(model.states(), model.partitions, controller):
             case RollComplete():
@@ -99,7 +101,7 @@ def test_no_partition_becomes_read_only_and_the_roll_ends(
                         assert all(find_blockers(it, model.partitions) for it in pending - {broker})
                 model.restart(broker)
                 if broker in was_ready:
-                    assert before <= writable(model.partitions)
+                    assert before <= writable_partitions(model.partitions)
             case RollBlocked():
                 model.ready |= set(IDS) - model.broken
                 model.heal()
@@ -108,9 +110,9 @@ def test_no_partition_becomes_read_only_and_the_roll_ends(
     raise AssertionError("it does not end")
 
 
-def served(partitions: list[PartitionState], up: set[int]) -> set[int]:
+def served_partitions(partitions: list[PartitionState], up: set[int]) -> set[int]:
     """Partitions that are writable by replicas that are in sync and up, and can lose one."""
-    return writable([replace(it, isr=tuple(at for at in it.isr if at in up)) for it in partitions])
+    return writable_partitions([replace(it, isr=tuple(at for at in it.isr if at in up)) for it in partitions])
 
 
 @given(models(), st.integers(1, 4), st.sets(st.sampled_from(IDS)), st.sampled_from([*IDS, None]))
@@ -126,10 +128,10 @@ def test_a_broker_that_is_down_does_not_count_though_isrs_still_have_it(
         step = next_roll_step(states, model.partitions, controller, at_once)
         if not isinstance(step, RestartBroker):
             return
-        before = served(model.partitions, there)
+        before = served_partitions(model.partitions, there)
         there.discard(step.broker)
         outdated.discard(step.broker)
-        assert before <= served(model.partitions, there)
+        assert before <= served_partitions(model.partitions, there)
 
 
 @given(models(), st.sampled_from(IDS))
@@ -162,7 +164,7 @@ def test_partitions_that_can_never_spare_a_replica_block_nothing() -> None:
     alone = PartitionState("a", 0, (1,), (1,), 1)
     strict = PartitionState("b", 0, (1, 2), (1, 2), 2)
     assert not find_blockers(1, [alone, strict])
-    assert find_blockers(1, [PartitionState("b", 0, (1, 2), (1,), 2)])  # it would be nobody's
+    assert find_blockers(1, [PartitionState("b", 0, (1, 2), (1,), 2)])  # no replica in sync would be left
 
 
 def test_the_controller_is_restarted_last() -> None:

@@ -81,6 +81,7 @@ def test_scaling_ends_with_the_desired_brokers(
 
 
 def inputs(**more: object) -> ScaleInputs:
+    """A cluster of three brokers that has its desired size, with these changes."""
     found = partitions(3, {"a": (3, 2)})
     fields = {
         "desired": frozenset({1, 2, 3}),

@@ -3,33 +3,20 @@
 import pytest
 
 from ottla_operator.plan.conditions import kstatus
-from tests.unit.operator.api_server import FakeApi
-from tests.unit.operator.pipeline_world import PipelineWorld, pipeline_api, running
+from tests.unit.operator.pipeline_world import PipelineWorld, running_status
 
 
-@pytest.fixture
-def api() -> FakeApi:
-    return pipeline_api()
-
-
-@pytest.fixture
-def world(api: FakeApi) -> PipelineWorld:
-    created = PipelineWorld(api)
-    created.put_topic("flights")
-    return created
-
-
-def test_the_status_of_a_spark_application_becomes_that_of_the_pipeline(api: FakeApi, world: PipelineWorld) -> None:
-    api.unserved.clear()
+def test_the_status_of_a_spark_application_becomes_that_of_the_pipeline(world: PipelineWorld) -> None:
+    world.api.unserved.clear()
     assert "apply SparkApplication hourly" in world.reconcile()
-    assert not api.of("Deployment") and world.pipeline["status"]["application"] == "SparkApplication/hourly"
+    assert not world.api.of("Deployment") and world.pipeline["status"]["application"] == "SparkApplication/hourly"
     assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == ("Pending", "InProgress")
     world.set_application_status("SUBMITTED", executionAttempts=1)
     world.reconcile()
     assert world.pipeline["status"]["state"] == "Starting"
-    world.put_pod(ready=True, template=api.of("SparkApplication")["hourly"]["spec"]["driver"]["template"])
+    world.put_pod(ready=True, template=world.api.of("SparkApplication")["hourly"]["spec"]["driver"]["template"])
     world.set_application_status("RUNNING", executionAttempts=2)
-    world.runner = running()
+    world.runner = running_status()
     world.reconcile()
     status = world.pipeline["status"]
     assert (status["state"], status["restarts"], status["lagRecords"], kstatus(world.pipeline)) == (
@@ -60,23 +47,23 @@ def test_the_status_of_a_spark_application_becomes_that_of_the_pipeline(api: Fak
         ("UNKNOWN", 1, "Starting", "InProgress"),
     ],
 )
-def test_states_of_a_spark_application(
-    api: FakeApi, world: PipelineWorld, state: str, attempts: int, expected_state: str, kstatus_: str
+def test_each_state_of_a_spark_application_becomes_one_of_the_pipeline(
+    world: PipelineWorld, state: str, attempts: int, expected_state: str, kstatus_: str
 ) -> None:
-    api.unserved.clear()
+    world.api.unserved.clear()
     world.reconcile()
     world.set_application_status(state, executionAttempts=attempts)
     world.reconcile()
     assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == (expected_state, kstatus_)
 
 
-def test_a_spark_application_that_has_ended_is_replaced_when_suspended(api: FakeApi, world: PipelineWorld) -> None:
-    api.unserved.clear()
+def test_a_spark_application_that_has_ended_is_replaced_when_suspended(world: PipelineWorld) -> None:
+    world.api.unserved.clear()
     world.reconcile()
     world.set_application_status("COMPLETED")
     world.edit(state="suspended")
     assert "delete SparkApplication hourly" in world.reconcile()
-    assert api.of("SparkApplication")["hourly"]["spec"]["suspend"] is True
+    assert world.api.of("SparkApplication")["hourly"]["spec"]["suspend"] is True
     world.reconcile()
     assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == ("Suspended", "Current")
 
@@ -87,17 +74,17 @@ def test_the_launcher_spark_operator_without_its_crd_stalls_the_pipeline(world: 
     assert world.conditions["Stalled"]["reason"] == "SparkOperatorNotFound"
 
 
-def test_another_launcher_starts_once_the_first_driver_is_gone(api: FakeApi, world: PipelineWorld) -> None:
+def test_another_launcher_starts_once_the_first_driver_is_gone(world: PipelineWorld) -> None:
     world.reconcile()
     world.put_pod(ready=True)
-    api.unserved.clear()
+    world.api.unserved.clear()
     world.start_another_operator()
     world.reconcile()
-    assert not api.of("SparkApplication"), "a running pipeline stays with its launcher"
+    assert not world.api.of("SparkApplication"), "a running pipeline stays with its launcher"
     world.edit(launcher="SparkOperator")
     assert world.reconcile()[0] == "delete Deployment hourly-driver"
     world.reconcile()
-    assert not api.of("SparkApplication") and world.conditions["Ready"]["reason"] == "ChangingLauncher"
+    assert not world.api.of("SparkApplication") and world.conditions["Ready"]["reason"] == "ChangingLauncher"
     world.delete_pod()
     world.reconcile()
-    assert "hourly" in api.of("SparkApplication")
+    assert "hourly" in world.api.of("SparkApplication")

@@ -60,7 +60,7 @@ def pipeline(spec: Json) -> Pipeline:
     return Pipeline.parse({"apiVersion": API_VERSION, "kind": "Pipeline", "metadata": {"name": "p"}, "spec": spec})
 
 
-def changed(spec: Json, *path: str | int, to: object) -> Json:
+def with_value(spec: Json, *path: str | int, to: object) -> Json:
     """A copy with another value at a path; None removes the field."""
     copy = deepcopy(spec)
     at: Any = copy
@@ -120,14 +120,14 @@ def compare(before: Json, after: Json) -> list[SpecChange]:
 def test_each_change_is_named_with_its_effect_on_the_checkpoint(
     spec: Json, path: tuple[str | int, ...], to: object, field: str, verdict: str
 ) -> None:
-    (change,) = compare(spec, changed(spec, *path, to=to))
+    (change,) = compare(spec, with_value(spec, *path, to=to))
     assert (change.field, change.verdict) == (field, verdict)
     assert change.before != change.after
     assert change.why
 
 
 def test_renamed_step_with_state_is_another_computation() -> None:
-    after = changed(changed(STATEFUL, "transforms", 1, "name", to="daily"), "sinks", 0, "from", to="daily")
+    after = with_value(with_value(STATEFUL, "transforms", 1, "name", to="daily"), "sinks", 0, "from", to="daily")
     assert [(it.field, it.verdict) for it in compare(STATEFUL, after)] == [
         ("transforms.hourly", "new"),
         ("transforms.daily", "new"),
@@ -137,19 +137,19 @@ def test_renamed_step_with_state_is_another_computation() -> None:
 
 
 def test_longer_deduplication_keeps_the_checkpoint_and_another_kind_does_not() -> None:
-    within = changed(STATELESS, "dedupe", to={"columns": ["id"], "within": "1h"})
-    (change,) = compare(within, changed(within, "dedupe", "within", to="2h"))
+    within = with_value(STATELESS, "dedupe", to={"columns": ["id"], "within": "1h"})
+    (change,) = compare(within, with_value(within, "dedupe", "within", to="2h"))
     assert (change.field, change.before, change.after, change.verdict) == ("dedupe.within", "1h", "2h", "keeps")
-    assert needs_new_checkpoint(compare(within, changed(within, "dedupe", "within", to=None)))
-    assert needs_new_checkpoint(compare(within, changed(within, "dedupe", "columns", to=["city"])))
+    assert needs_new_checkpoint(compare(within, with_value(within, "dedupe", "within", to=None)))
+    assert needs_new_checkpoint(compare(within, with_value(within, "dedupe", "columns", to=["city"])))
 
 
 def test_plan_says_how_to_get_there() -> None:
     assert plan_migration("p", compare(STATEFUL, STATEFUL)) == []
-    kept = plan_migration("p", compare(STATEFUL, changed(STATEFUL, "trigger", to={"interval": "5s"})))
+    kept = plan_migration("p", compare(STATEFUL, with_value(STATEFUL, "trigger", to={"interval": "5s"})))
     assert kept == ["apply the new version: it continues from the checkpoint"]
     uncertain = plan_migration(
-        "p", compare(STATEFUL, changed(STATEFUL, "transforms", 0, "sql", to="SELECT 1 FROM events"))
+        "p", compare(STATEFUL, with_value(STATEFUL, "transforms", 0, "sql", to="SELECT 1 FROM events"))
     )
     assert "apply the old version again" in uncertain[1]
     steps = plan_migration("p", compare(STATELESS, STATEFUL))

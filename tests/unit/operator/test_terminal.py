@@ -11,6 +11,7 @@ from ottla_operator.local.terminal import format_message, print_message, render,
 
 
 def view(topics: int = 2) -> LiveView:
+    """A view of one cluster with these topics, a pipeline and a load."""
     made = LiveView(say=lambda text, kind: None)
     made.brokers["demo-1"] = BrokerRow("demo-1", "127.0.0.1:9092", State.ready, 7)
     for index in range(topics):

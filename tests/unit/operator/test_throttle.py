@@ -8,7 +8,7 @@ import pytest
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_operator.kafka import throttle
 from ottla_operator.kafka.client import KafkaClient
-from tests.unit.operator.loop import on_loop
+from tests.unit.async_tests import async_test
 
 
 class Brokers:
@@ -30,14 +30,14 @@ class Brokers:
         )
 
 
-@on_loop
+@async_test
 async def test_throttle_of_brokers_is_removed_although_a_topic_was_deleted() -> None:
     brokers = Brokers(deleted=ErrorCode.unknown_topic_or_partition)
     await throttle.remove_throttle(cast(KafkaClient, brokers), [1, 2], ["deleted", "existing"])
     assert brokers.requested == ["deleted", "existing", "1", "2"]
 
 
-@on_loop
+@async_test
 async def test_rejected_removal_is_an_error() -> None:
     brokers = Brokers(existing=ErrorCode.topic_authorization_failed)
     with pytest.raises(KafkaError):

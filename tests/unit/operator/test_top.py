@@ -184,7 +184,7 @@ def test_s_goes_through_every_column_and_begins_again() -> None:
     assert sorted(seen) == sorted(COLUMNS["topics"]) and screen.sort == seen[0]
 
 
-def shown(screen: Screen, rates: Rates, height: int, problem: str = "") -> list[str]:
+def screen_lines(screen: Screen, rates: Rates, height: int, problem: str = "") -> list[str]:
     console = Console(width=200, height=height, file=io.StringIO(), record=True)
     console.print(render(screen, rates, visible_rows(screen, rates), height, problem), end="")
     return console.export_text().splitlines()
@@ -193,18 +193,18 @@ def shown(screen: Screen, rates: Rates, height: int, problem: str = "") -> list[
 @given(st.integers(0, 60), st.integers(RESERVED_LINES + 1, 40), st.integers(0, 80))
 def test_the_screen_fits_and_shows_the_selected_row(count: int, height: int, selected: int) -> None:
     many = sample(ends={}, topics=tuple(topic(f"t{index:02}", 1) for index in range(count)))
-    lines = shown(Screen(sort="topic", selected=selected), Rates(None, many), height)
+    lines = screen_lines(Screen(sort="topic", selected=selected), Rates(None, many), height)
     assert len(lines) <= height
     assert not count or any(line.startswith(f"t{min(selected, count - 1):02}") for line in lines)
 
 
 def test_the_screen_has_health_rates_and_what_keys_do() -> None:
     rates = Rates(sample(0.0, sizes={A0: 0}), sample(1.0, {A0: 1010, A1: 20, B0: 5}, {A0: 2048}))
-    lines = shown(Screen(), rates, 30)
+    lines = screen_lines(Screen(), rates, 30)
     assert "healthy: 3 partitions in sync   2 brokers, 2 topics, 1,000 records/s, 2.0 KiB/s" in lines[0]
     assert next(line for line in lines if line.startswith("a ")).split()[:6] == ["a", "2", "2", "1,026", "1,000", "2.0"]
     assert "q quit" in lines[-1]
-    assert shown(Screen(), rates, 30, "not up to date: no broker responds")[0].startswith("not up to date")
+    assert screen_lines(Screen(), rates, 30, "not up to date: no broker responds")[0].startswith("not up to date")
 
 
 def test_keys_of_a_terminal_are_split() -> None:

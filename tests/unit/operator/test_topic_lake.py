@@ -22,8 +22,8 @@ from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import Topic
 from ottla_operator.resources.validation import validate_resource
 from ottla_spark.definition import load_pipeline
+from tests.unit.async_tests import async_test
 from tests.unit.operator import samples
-from tests.unit.operator.loop import on_loop
 from tests.unit.operator.topic_world import KEY, TopicWorld
 
 URL = {"type": "hadoop", "warehouse": "s3a://bucket/lake"}
@@ -37,7 +37,7 @@ def topic(name: str = "flights", **lake: Any) -> Topic:
     return Topic.parse(data)
 
 
-def planned(it: Topic) -> Json:
+def plan_pipeline(it: Topic) -> Json:
     pipeline = lake_pipeline(it)
     assert pipeline is not None
     assert validate_resource(pipeline) == []
@@ -45,7 +45,7 @@ def planned(it: Topic) -> Json:
 
 
 def test_records_are_appended_by_day_with_their_origin() -> None:
-    pipeline = planned(topic())
+    pipeline = plan_pipeline(topic())
     (sink,) = pipeline["spec"]["sinks"]
     assert sink["iceberg"] == {
         **LAKE["iceberg"],
@@ -60,7 +60,7 @@ def test_records_are_appended_by_day_with_their_origin() -> None:
 
 def test_fields_of_a_lake_are_those_of_its_pipeline() -> None:
     format_ = {"type": "json", "schema": "carrier STRING"}
-    pipeline = planned(
+    pipeline = plan_pipeline(
         topic(format=format_, key="code", interval="10s", checkpoint={"path": "s3a://b/c"}, spark={"conf": {"a": "b"}})
     )
     spec = pipeline["spec"]
@@ -88,7 +88,7 @@ def test_status_says_how_far_the_table_is_behind() -> None:
     assert lake_status(topic(), {"status": not_ready}) == {"pipeline": "lake-flights", "message": "no"}
 
 
-@on_loop
+@async_test
 async def test_pipeline_belongs_to_the_topic_and_its_lag_is_in_the_status() -> None:
     world = TopicWorld()
     world.create("flights", lake=LAKE)
@@ -118,7 +118,7 @@ async def test_pipeline_belongs_to_the_topic_and_its_lag_is_in_the_status() -> N
     assert "lake" not in world.status("flights")
 
 
-@on_loop
+@async_test
 async def test_pipeline_of_somebody_else_is_not_changed() -> None:
     world = TopicWorld()
     other = samples.pipeline("lake-flights")

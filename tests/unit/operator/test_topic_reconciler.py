@@ -7,11 +7,11 @@ import pytest
 from ottla_operator.kube.api import ApiError
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.reconcile.watch_cache import WatchCache, reduce_resource
-from tests.unit.operator.loop import on_loop
+from tests.unit.async_tests import async_test
 from tests.unit.operator.topic_world import KEY, TopicWorld, resource
 
 
-@on_loop
+@async_test
 async def test_a_change_to_retain_just_before_the_deletion_keeps_the_topic() -> None:
     world = TopicWorld()
     world.create("kept", deletionPolicy="Delete")
@@ -24,7 +24,7 @@ async def test_a_change_to_retain_just_before_the_deletion_keeps_the_topic() -> 
     assert world.cache.deleted_topics == {KEY: {}}, "what was recorded is forgotten"
 
 
-@on_loop
+@async_test
 async def test_a_change_to_retain_is_recorded_while_no_broker_answers() -> None:
     world = TopicWorld()
     world.create("kept", deletionPolicy="Delete")
@@ -41,7 +41,7 @@ async def test_a_change_to_retain_is_recorded_while_no_broker_answers() -> None:
     assert after.topics.keys() == {"kept"}, "another operator has the records of the first"
 
 
-@on_loop
+@async_test
 async def test_a_topic_that_is_created_again_before_a_reconcile_begins_without_records() -> None:
     world = TopicWorld()
     world.create("again", deletionPolicy="Delete")
@@ -60,7 +60,7 @@ async def test_a_topic_that_is_created_again_before_a_reconcile_begins_without_r
     }
 
 
-@on_loop
+@async_test
 async def test_a_topic_that_is_created_again_while_no_operator_watches_needs_both_to_say_delete() -> None:
     world = TopicWorld()
     for name in ("delete", "retain", "other"):
@@ -81,7 +81,7 @@ async def test_a_topic_that_is_created_again_while_no_operator_watches_needs_bot
     assert len(after.events) == message, "the event is not repeated"
 
 
-@on_loop
+@async_test
 async def test_a_topic_whose_resource_was_deleted_while_no_operator_watched_keeps_its_records() -> None:
     world = TopicWorld()
     world.create("flights", deletionPolicy="Delete")
@@ -93,7 +93,7 @@ async def test_a_topic_whose_resource_was_deleted_while_no_operator_watched_keep
     assert any(it.startswith("TopicRetained: ") and it.endswith(": flights") for it in after.events)
 
 
-@on_loop
+@async_test
 async def test_many_deletions_are_one_event() -> None:
     world = TopicWorld()
     for number in range(300):
@@ -107,7 +107,7 @@ async def test_many_deletions_are_one_event() -> None:
     assert world.events[-1].endswith(": t000, t001, t002, t003, t004, t005, t006, t007, t008, t009 and 290 more")
 
 
-@on_loop
+@async_test
 async def test_a_topic_that_no_watch_has_delivered_yet_stays_recorded() -> None:
     world = TopicWorld()
     world.create("flights", deletionPolicy="Delete")
@@ -117,7 +117,7 @@ async def test_a_topic_that_no_watch_has_delivered_yet_stays_recorded() -> None:
     assert "flights" in early.topics and await early.recorded() == {"flights": False}
 
 
-@on_loop
+@async_test
 async def test_a_topic_that_another_resource_owns_by_then_stays() -> None:
     world = TopicWorld()
     world.create("old", topicName="flights", deletionPolicy="Delete")
@@ -129,7 +129,7 @@ async def test_a_topic_that_another_resource_owns_by_then_stays() -> None:
     assert world.topics["flights"] == before and await world.recorded() == {"new": False}
 
 
-@on_loop
+@async_test
 async def test_a_topic_that_cannot_be_deleted_does_not_block_others() -> None:
     world = TopicWorld()
     world.create("closed", deletionPolicy="Delete")
@@ -145,7 +145,7 @@ async def test_a_topic_that_cannot_be_deleted_does_not_block_others() -> None:
     assert world.topics.keys() == {"open"} and not await world.recorded()
 
 
-@on_loop
+@async_test
 async def test_a_rejected_status_of_one_topic_does_not_block_others() -> None:
     for status in (409, 422, 500, 403):
         world = TopicWorld()
@@ -160,7 +160,7 @@ async def test_a_rejected_status_of_one_topic_does_not_block_others() -> None:
         assert world.is_ready("bad")
 
 
-@on_loop
+@async_test
 async def test_an_unavailable_api_server_gets_no_request_for_each_topic() -> None:
     world = TopicWorld()
     for number in range(100):
@@ -171,7 +171,7 @@ async def test_an_unavailable_api_server_gets_no_request_for_each_topic() -> Non
     assert len(asked) <= 16
 
 
-@on_loop
+@async_test
 async def test_a_deletion_policy_that_cannot_be_recorded_concerns_only_topics_with_delete() -> None:
     world = TopicWorld()
     world.create("gone", deletionPolicy="Delete")
@@ -185,7 +185,7 @@ async def test_a_deletion_policy_that_cannot_be_recorded_concerns_only_topics_wi
     assert world.is_ready("gone") and await world.recorded() == {"gone": False}
 
 
-@on_loop
+@async_test
 async def test_a_topic_that_brokers_do_not_describe_does_not_block_others() -> None:
     world = TopicWorld()
     world.create("hidden")
@@ -195,7 +195,7 @@ async def test_a_topic_that_brokers_do_not_describe_does_not_block_others() -> N
     assert world.is_ready("open") and not world.is_ready("hidden")
 
 
-@on_loop
+@async_test
 async def test_converged_topics_are_not_written_again() -> None:
     world = TopicWorld()
     for number in range(50):
@@ -206,7 +206,7 @@ async def test_converged_topics_are_not_written_again() -> None:
     assert world.api.writes == before
 
 
-@on_loop
+@async_test
 async def test_unreadable_deletion_records_delete_nothing_and_block_nothing() -> None:
     for text in ("{", "[]", '{"a": 1}', '{"flights": ["flights", "id"]}', '{"u": ["flights", "flights"]}'):
         world = TopicWorld()
@@ -234,7 +234,7 @@ def test_deletions_that_are_never_reconciled_are_bounded() -> None:
     assert len(cache.deleted_topics[KEY]) == 10_000
 
 
-@on_loop
+@async_test
 async def test_a_status_is_not_written_to_another_resource_of_the_same_name() -> None:
     world = TopicWorld()
     world.create("flights")
@@ -248,7 +248,7 @@ async def test_a_status_is_not_written_to_another_resource_of_the_same_name() ->
     assert world.is_ready("flights")
 
 
-@on_loop
+@async_test
 async def test_a_status_is_written_after_a_conflict() -> None:
     world = TopicWorld()
     world.create("flights")

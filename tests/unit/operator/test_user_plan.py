@@ -58,7 +58,7 @@ DESIRED = st.builds(
 )
 
 
-def applied(changes: UserChanges, observed: ObservedUser) -> ObservedUser:
+def apply_changes(changes: UserChanges, observed: ObservedUser) -> ObservedUser:
     """The state of the brokers after the changes."""
     added = {changes.set_password} if changes.set_password else set()
     quotas: Mapping[str, float | None] = {**observed.quotas, **changes.quotas}
@@ -71,7 +71,7 @@ def applied(changes: UserChanges, observed: ObservedUser) -> ObservedUser:
 
 @given(DESIRED, OBSERVED)
 def test_nothing_is_left_to_change_after_the_changes(desired: DesiredUser, observed: ObservedUser) -> None:
-    after = applied(plan_user_changes(desired, observed), observed)
+    after = apply_changes(plan_user_changes(desired, observed), observed)
     settled = replace(desired, is_password_set=True)
     assert not plan_user_changes(settled, after)
     assert after.mechanisms == ({desired.mechanism} if desired.mechanism else set())
@@ -93,7 +93,7 @@ def test_only_what_differs_is_changed(desired: DesiredUser, observed: ObservedUs
 
 @given(OBSERVED)
 def test_removed_user_has_nothing(observed: ObservedUser) -> None:
-    assert applied(plan_user_removal(observed), observed) == ObservedUser()
+    assert apply_changes(plan_user_removal(observed), observed) == ObservedUser()
 
 
 def user(**spec: Any) -> User:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import kopf
@@ -15,11 +15,10 @@ from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.model import Json
-from tests.unit.operator.loop import on_loop
+from tests.unit.async_tests import async_test, wait_until
 
 NAMESPACE = ObjectKind("v1", "Namespace", "namespaces")  # kopf looks this kind up
 KINDS = (*RESOURCES, *OWNED, NAMESPACE)
-WITHIN_S = 20.0
 
 
 class ApiServer:
@@ -81,7 +80,8 @@ def _served(kind: ObjectKind) -> Json:
 
 
 @asynccontextmanager
-async def watching(server: ApiServer) -> AsyncIterator[Operator]:
+async def run_operator(server: ApiServer) -> AsyncIterator[Operator]:
+    """Yields an operator whose watches run."""
     app = web.Application()
     app.router.add_get("/{path:.*}", server.answer)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -104,52 +104,46 @@ async def watching(server: ApiServer) -> AsyncIterator[Operator]:
         await runner.cleanup()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not holds():  # noqa: ASYNC110  # nothing reports it
-            await asyncio.sleep(0.01)
-
-
-@on_loop
+@async_test
 async def test_a_resource_deleted_while_no_watch_ran_is_forgotten() -> None:
     """kopf begins a new watch with what exists then, and reports no deletion from before."""
     server = ApiServer()
     server.make(CLUSTER, "demo", "1", replicas=1)
     server.make(CLUSTER, "other", "2", replicas=1)
     server.make(TOPIC, "flights", "3", clusterRef={"name": "other"})
-    async with watching(server) as operator:
+    async with run_operator(server) as operator:
         cache = operator.controller.cache
-        await until(lambda: len(cache.clusters) == 2 and bool(cache.topics))
+        await wait_until(lambda: len(cache.clusters) == 2 and bool(cache.topics))
         del server.objects["1"], server.objects["3"]
         server.make(CLUSTER, "new", "4", replicas=1)
         before = server.lists
         server.cut()
-        await until(lambda: Key("events", "new") in cache.clusters and server.lists > before)
+        await wait_until(lambda: Key("events", "new") in cache.clusters and server.lists > before)
         await operator.watches.relist()
         assert cache.clusters.keys() == {Key("events", "other"), Key("events", "new")}
         assert cache.topics == {}
 
 
-@on_loop
+@async_test
 async def test_the_operator_is_ready_when_its_cache_has_every_resource() -> None:
     server = ApiServer()
     server.make(CLUSTER, "demo", "1", replicas=1)
     server.make(TOPIC, "flights", "2", clusterRef={"name": "demo"})
-    async with watching(server) as operator:
+    async with run_operator(server) as operator:
         shown = asyncio.create_task(operator.report_ready())
         assert not operator.metrics.is_ready
-        await asyncio.wait_for(shown, WITHIN_S)
+        await shown
         assert len(operator.controller.cache.all()) == 2 and operator.metrics.is_ready
 
 
-@on_loop
+@async_test
 async def test_a_resource_that_no_watch_shows_is_found() -> None:
     server = ApiServer()
     server.make(CLUSTER, "demo", "1", replicas=1)
     server.make(TOPIC, "flights", "2", clusterRef={"name": "demo"})
-    async with watching(server) as operator:
+    async with run_operator(server) as operator:
         cache = operator.controller.cache
-        await until(lambda: bool(cache.clusters) and bool(cache.topics))
+        await wait_until(lambda: bool(cache.clusters) and bool(cache.topics))
         server.make(CLUSTER, "new", "3", replicas=1)
         server.objects["2"]["metadata"]["resourceVersion"] = "2"
         server.objects["2"]["spec"]["partitions"] = 5

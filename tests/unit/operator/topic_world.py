@@ -68,7 +68,7 @@ class TopicWorld:
             cache.update(it, is_deleted=False)
         return TopicWorld(self.api, cache, self.topics, self.is_unreachable)
 
-    # People.
+    # What people change.
 
     def create(self, name: str, **spec: Any) -> None:
         self._apply(resource(name, str(uuid4()), **spec))
@@ -100,7 +100,7 @@ class TopicWorld:
     def reason(self, name: str) -> str:
         return str(self.status(name)["conditions"][0]["reason"])
 
-    # The API server.
+    # What the API server answers.
 
     def reject(self, write: str, status: int) -> list[str]:
         """Returns the writes that are rejected from now on: those that begin with `write`."""
@@ -118,9 +118,10 @@ class TopicWorld:
     def accept_all(self) -> None:
         self.api.reject = lambda _: None
 
-    # The operator.
+    # What the operator does.
 
     async def reconcile(self) -> float:
+        """Reconciles once. Returns the requeue delay."""
         patches: list[tuple[object, str, object]] = [
             (connection, "connect", self._connect),
             (self._platform, "broker_access", self._access),
@@ -147,7 +148,7 @@ class TopicWorld:
         self.events.append(f"{event['reason']}: {event['message']}")
         return event
 
-    # The brokers.
+    # What brokers answer.
 
     @asynccontextmanager
     async def _connect(self, *_: object) -> AsyncIterator[KafkaClient]:

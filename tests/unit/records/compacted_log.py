@@ -1,11 +1,10 @@
-"""A log directory with one compacted partition and its cleaner, on real files; the disk fails on
-demand."""
+"""A log directory with one compacted partition and its cleaner, on real files. Tests can act, or
+fail, at each rename.
+"""
 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from ottla_broker.log.cleaner import Cleaner, CleanerConfig
 from ottla_broker.log.config import LogConfig
@@ -21,8 +20,8 @@ DAY_MS = 24 * 3_600_000
 CONFIG = LogConfig(cleanup_compact=True, cleanup_delete=False, segment_bytes=4096, min_cleanable_dirty_ratio=0.1)
 
 
-class FailingDisk(OsDisk):
-    """Fails, or calls back, at the n-th rename."""
+class RenameHookDisk(OsDisk):
+    """Calls `at_rename` with the number of each rename, before it."""
 
     def __init__(self) -> None:
         self.renames = 0
@@ -40,20 +39,21 @@ class CompactedLog:
     def __init__(self, path: Path, config: LogConfig = CONFIG, cleaner_config: CleanerConfig | None = None) -> None:
         self.path = path
         self.now_ms = NOW_MS
-        self.disk = FailingDisk()
+        self.disk = RenameHookDisk()
         self.storage = Storage(self.disk, Runtime(now_ms=lambda: self.now_ms))
         self.config = config
         self.cleaner_config = cleaner_config or CleanerConfig()
         self.folder = str(path / "t-0")
         self.log = create_log(self.storage, self.folder, "t", 0, None, config)
-        self._begin()
+        self._create_cleaner()
 
-    def _begin(self) -> None:
+    def _create_cleaner(self) -> None:
         self.logs = {("t", 0): self.log}
         self.cleaner = Cleaner(self.storage, str(self.path), self.logs)
         self.cleaner.config = self.cleaner_config
 
     def write(self, key: str, value: str | None, *, producer_id: int = -1, sequence: int = -1) -> None:
+        """Appends one record, of a transaction if the producer id is at least 1000."""
         record = Record(self.now_ms, key.encode(), None if value is None else value.encode())
         batch = encode_batch(
             [record],
@@ -69,21 +69,24 @@ class CompactedLog:
         self.log.advance_high_watermark(self.log.end)
 
     def fill(self, rounds: int = 10, keys: int = 10) -> None:
+        """Writes each key in each round, and rolls the segment."""
         for n in range(rounds):
             for key in range(keys):
                 self.write(f"key-{key}", f"{n}-" + "x" * 50)
         self.log.roll()
 
     def crash_and_open(self, *, clean: bool = False, recovery_point: int = 0) -> None:
+        """Opens the log as another process does."""
         self.storage.files.close_all()
         self.storage = Storage(OsDisk(), self.storage.runtime)
         checkpoint = LogCheckpoint(clean, self.log.end if clean else recovery_point, 0)
         self.log = open_log(self.storage, self.folder, "t", 0, self.config, checkpoint)
         assert self.log.failure is None, self.log.failure
         self.log.advance_high_watermark(self.log.end)
-        self._begin()
+        self._create_cleaner()
 
     def clean(self) -> bool:
+        """Returns False if no log is to be cleaned."""
         return asyncio.run(self.cleaner.clean_filthiest_log()) is not None
 
     def records(self, start: int = 0) -> list[Record]:
@@ -98,6 +101,7 @@ class CompactedLog:
         return found
 
     def table(self) -> dict[bytes | None, bytes]:
+        """The last value of each key that was not deleted."""
         found: dict[bytes | None, bytes] = {}
         for record in self.records():
             if record.value is None:
@@ -108,8 +112,3 @@ class CompactedLog:
 
     def files(self) -> list[str]:
         return sorted(path.name for path in Path(self.folder).iterdir())
-
-
-@pytest.fixture
-def compacted(tmp_path: Path) -> CompactedLog:
-    return CompactedLog(tmp_path)

@@ -112,7 +112,8 @@ def rebuild_states(batches: Iterable[Buffer], replicated: int = -1) -> ProducerS
     return found
 
 
-def write_history(history: Sequence[Write | End], epoch: int = 0) -> Log:
+def write_history(history: Sequence[Write | End]) -> Log:
+    """The log after these steps. An `End` of a producer without an open transaction is skipped."""
     log = Log()
     sequences: dict[int, int] = {}
     started: dict[int, int] = {}
@@ -126,7 +127,7 @@ def write_history(history: Sequence[Write | End], epoch: int = 0) -> Log:
                     step.commit,
                     1,
                     producer_id=step.producer,
-                    producer_epoch=epoch,
+                    producer_epoch=0,
                     timestamp_ms=time_ms,
                     base_offset=log.end,
                 )
@@ -150,7 +151,7 @@ def write_history(history: Sequence[Write | End], epoch: int = 0) -> Log:
                     base_offset=log.end,
                     compression=step.codec,
                     producer_id=step.producer,
-                    producer_epoch=epoch,
+                    producer_epoch=0,
                     base_sequence=sequence,
                     transactional=step.producer > 1,
                 )

@@ -63,7 +63,7 @@ def test_read_in_a_hole_returns_what_follows(compacted: CompactedLog) -> None:
     assert at.offset == 90
 
 
-def test_several_cleanings_with_little_memory(tmp_path: Path) -> None:
+def test_values_stay_the_same_over_several_cleanings_with_little_memory(tmp_path: Path) -> None:
     compacted = CompactedLog(tmp_path, cleaner_config=CleanerConfig(dedupe_buffer_bytes=3 * BYTES_PER_KEY))
     compacted.fill()
     before = compacted.table()
@@ -186,7 +186,7 @@ def test_max_compaction_lag_ms_rolls_segments(tmp_path: Path) -> None:
     assert [r.offset for r in compacted.records()] == [1, 2]
 
 
-def test_compact_and_delete_together(tmp_path: Path) -> None:
+def test_a_log_with_both_cleanup_policies_is_compacted_and_loses_old_segments(tmp_path: Path) -> None:
     compacted = CompactedLog(tmp_path, replace(CONFIG, cleanup_delete=True, retention_ms=DAY_MS))
     compacted.fill()
     compacted.now_ms += DAY_MS + 1

@@ -9,7 +9,7 @@ from ottla_broker.log import file_names
 from tests.unit.records.compacted_log import DAY_MS, CompactedLog
 
 
-def crash_points(compacted: CompactedLog) -> int:
+def count_renames(compacted: CompactedLog) -> int:
     """Number of renames in one cleaning."""
     before = compacted.disk.renames
     compacted.clean()
@@ -20,7 +20,7 @@ def test_crash_at_any_rename_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "probe").mkdir()
     probe = CompactedLog(tmp_path / "probe")
     write_history(probe)
-    points = crash_points(probe)
+    points = count_renames(probe)
     assert points > 12
     for point in range(1, points + 1):
         (tmp_path / str(point)).mkdir()

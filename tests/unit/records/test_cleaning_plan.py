@@ -23,14 +23,13 @@ def plan_cleaning(
     config: LogConfig = COMPACT,
     *,
     start: int = 0,
-    end: int = 1000,
     stable: int = 1000,
     checkpoint: int | None = None,
 ) -> DirtyRange | None:
-    return choose_range(found, config, start=start, end=end, stable=stable, checkpoint=checkpoint, now_ms=NOW_MS)
+    return choose_range(found, config, start=start, end=1000, stable=stable, checkpoint=checkpoint, now_ms=NOW_MS)
 
 
-def test_min_cleanable_dirty_ratio() -> None:
+def test_a_log_is_cleaned_above_min_cleanable_dirty_ratio() -> None:
     found = segments(50, 50, 7)
     assert plan_cleaning(found) == DirtyRange(0, 200, 0, 100, is_overdue=False)
     assert plan_cleaning(found, checkpoint=100) is None, "a half is not more than a half"

@@ -24,7 +24,7 @@ packing = pytest.mark.parametrize("codec", [c for c in Compression if c is not C
 @packing
 @settings(max_examples=40)
 @given(plain=data)
-def test_round_trip_within_an_exact_limit(codec: Compression, plain: bytes) -> None:
+def test_compressed_bytes_decompress_within_an_exact_limit(codec: Compression, plain: bytes) -> None:
     assert decompress(codec, compress(codec, plain), len(plain)) == plain
 
 

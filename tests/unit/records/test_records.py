@@ -34,7 +34,7 @@ from ottla_broker.wire.control_records import (
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, decode_batch, encode_batch, encode_varint, iter_record_spans, iter_records
-from tests.unit.records.record_strategies import codecs, numbered, record_lists, sparse, timestamps_ms
+from tests.unit.records.record_strategies import codecs, record_lists, sparse_batch, timestamps_ms, with_offsets
 
 offsets = st.integers(0, 2**62)
 
@@ -61,7 +61,7 @@ def test_encoded_records_decode(given_records: list[Record], codec: Compression,
     )
     assert (header.leader_epoch, header.producer_id, header.producer_epoch, header.base_sequence) == (7, 5, 2, 9)
     assert header.max_timestamp == max(record.timestamp_ms for record in given_records)
-    assert decode_batch(b"junk" + batch, header, 4) == numbered(given_records, base)
+    assert decode_batch(b"junk" + batch, header, 4) == with_offsets(given_records, base)
 
 
 @settings(max_examples=100)
@@ -73,7 +73,7 @@ def test_aiokafka_reads_the_same(given_records: list[Record], codec: Compression
     batch = theirs.next_batch()
     assert batch.validate_crc()
     seen = [Record(r.timestamp, r.key, r.value, tuple(r.headers), r.offset) for r in batch]
-    assert seen == numbered(given_records, base)
+    assert seen == with_offsets(given_records, base)
 
 
 @settings(max_examples=100)
@@ -83,7 +83,7 @@ def test_kafka_python_reads_the_same(given_records: list[Record], codec: Compres
     batch = theirs.next_batch()
     assert batch.validate_crc()
     seen = [Record(r.timestamp, r.key, r.value, tuple(r.headers), r.offset) for r in batch]
-    assert seen == numbered(given_records, base)
+    assert seen == with_offsets(given_records, base)
 
 
 @settings(max_examples=100)
@@ -95,7 +95,7 @@ def test_batches_of_aiokafka_decode(given_records: list[Record], codec: Compress
     batch = bytes(builder.build())
     header = parse_batch_header(batch)
     assert has_valid_crc(batch, header)
-    assert decode_batch(batch, header) == numbered(given_records)
+    assert decode_batch(batch, header) == with_offsets(given_records)
 
 
 def kio_record(offset: int, record: Record) -> kio_schema.Record:
@@ -140,7 +140,7 @@ def test_log_append_time_is_every_records_timestamp(given_records: list[Record],
 
 
 def test_records_after_compaction_keep_their_offsets() -> None:
-    batch = sparse([(1, Record(5, b"a", b"1")), (4, Record(3, b"b", None))], count=9, base_offset=100)
+    batch = sparse_batch([(1, Record(5, b"a", b"1")), (4, Record(3, b"b", None))], count=9, base_offset=100)
     header = parse_batch_header(batch)
     assert [(r.offset, r.timestamp_ms) for r in decode_batch(batch, header)] == [(101, 5), (104, 3)]
     assert header.next_offset == 109
@@ -200,7 +200,7 @@ def test_error_names_an_undefined_codec() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_varints_of_every_size(value: int) -> None:
+def test_varints_of_every_size_are_written_as_by_kio(value: int) -> None:
     out = io.BytesIO()
     write_signed_varlong(out, i64(value))
     assert encode_varint(value) == out.getvalue()

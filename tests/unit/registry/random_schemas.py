@@ -12,13 +12,12 @@ NAMES = ("a", "b", "c")
 
 
 class AvroSchemas:
-    """`schema` makes one with types of unique names; `changed` a similar one."""
-
     def __init__(self, random: Random) -> None:
         self._random = random
         self._count = 0
 
-    def schema(self, depth: int = 0) -> Any:
+    def new_schema(self, depth: int = 0) -> Any:
+        """`depth`: in the schema around it. Names of types are unique."""
         random = self._random
         kind = random.choice(("primitive", "primitive", "enum", "fixed", "array", "map", "union", "record", "record"))
         if depth > 2:
@@ -31,20 +30,21 @@ class AvroSchemas:
             case "fixed":
                 return {"type": "fixed", "name": name, "size": random.randint(1, 3)}
             case "array":
-                return {"type": "array", "items": self.schema(depth + 1)}
+                return {"type": "array", "items": self.new_schema(depth + 1)}
             case "map":
-                return {"type": "map", "values": self.schema(depth + 1)}
+                return {"type": "map", "values": self.new_schema(depth + 1)}
             case "union":
                 return random.sample(["null", "int", "string", "boolean", "double"], random.randint(1, 3))
             case "record":
-                fields = [{"name": it, "type": self.schema(depth + 1)} for it in random.sample(NAMES, 2)]
+                fields = [{"name": it, "type": self.new_schema(depth + 1)} for it in random.sample(NAMES, 2)]
                 return {"type": "record", "name": name, "fields": fields}
         return random.choice(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
-    def changed(self, schema: Any) -> Any:
+    def similar_schema(self, schema: Any) -> Any:
+        """A copy with a few changes, compatible or not."""
         random, schema = self._random, copy.deepcopy(schema)
         if random.random() < 0.1:
-            return self.schema(2)
+            return self.new_schema(2)
         if isinstance(schema, list):
             extra = [one for one in ("null", "long", "string") if one not in schema]
             return schema + extra[:1] if random.random() < 0.5 else schema[:1]
@@ -60,16 +60,16 @@ class AvroSchemas:
             case "fixed" if random.random() < 0.3:
                 schema["size"] = random.randint(1, 3)
             case "array":
-                schema["items"] = self.changed(schema["items"])
+                schema["items"] = self.similar_schema(schema["items"])
             case "map":
-                schema["values"] = self.changed(schema["values"])
+                schema["values"] = self.similar_schema(schema["values"])
             case "record":
                 self._change_record(schema)
         return schema
 
     def _change_record(self, schema: Any) -> None:
         random = self._random
-        schema["fields"] = [field | {"type": self.changed(field["type"])} for field in schema["fields"]]
+        schema["fields"] = [field | {"type": self.similar_schema(field["type"])} for field in schema["fields"]]
         if random.random() < 0.3:
             schema["fields"].pop()
         if random.random() < 0.3:
@@ -79,10 +79,11 @@ class AvroSchemas:
             if random.random() < 0.5:
                 schema["aliases"] = [schema["name"].removeprefix("Other")]
 
-    def value(self, schema: Any) -> Any:
+    def new_value(self, schema: Any) -> Any:
+        """A value that the schema describes."""
         random = self._random
         if isinstance(schema, list):
-            return self.value(random.choice(schema))
+            return self.new_value(random.choice(schema))
         kind = schema if isinstance(schema, str) else schema["type"]
         match kind:
             case "null":
@@ -102,10 +103,10 @@ class AvroSchemas:
             case "fixed":
                 return b"x" * schema["size"]
             case "array":
-                return [self.value(schema["items"]) for _ in range(random.randint(1, 2))]
+                return [self.new_value(schema["items"]) for _ in range(random.randint(1, 2))]
             case "map":
-                return {"key": self.value(schema["values"])}
-        return {field["name"]: self.value(field["type"]) for field in schema["fields"]}
+                return {"key": self.new_value(schema["values"])}
+        return {field["name"]: self.new_value(field["type"]) for field in schema["fields"]}
 
 
 # -- JSON Schema
@@ -115,7 +116,7 @@ class JsonSchemas:
     def __init__(self, random: Random) -> None:
         self._random = random
 
-    def schema(self, depth: int = 0) -> Any:
+    def new_schema(self, depth: int = 0) -> Any:
         random = self._random
         match random.randrange(9 if depth < 2 else 6):
             case 0:
@@ -132,14 +133,14 @@ class JsonSchemas:
             case 5:
                 return random.choice((True, {}, {"const": 1}))
             case 6:
-                return {"type": "array", "items": self.schema(depth + 1)}
+                return {"type": "array", "items": self.new_schema(depth + 1)}
             case 7:
                 return self._object(depth)
-        return {random.choice(("anyOf", "oneOf", "allOf")): [self.schema(depth + 1), self.schema(depth + 1)]}
+        return {random.choice(("anyOf", "oneOf", "allOf")): [self.new_schema(depth + 1), self.new_schema(depth + 1)]}
 
     def _object(self, depth: int) -> Any:
         random = self._random
-        properties = {name: self.schema(depth + 1) for name in random.sample(NAMES, random.randrange(3))}
+        properties = {name: self.new_schema(depth + 1) for name in random.sample(NAMES, random.randrange(3))}
         found: dict[str, Any] = {"type": "object", "properties": properties}
         if random.random() < 0.5:
             found["additionalProperties"] = random.choice((False, True, {"type": "string"}))
@@ -147,15 +148,17 @@ class JsonSchemas:
             found["required"] = [random.choice(list(properties))]
         return found
 
-    def changed(self, schema: Any) -> Any:
+    def similar_schema(self, schema: Any) -> Any:
+        """A copy with a few changes, compatible or not."""
         random = self._random
         schema = json.loads(json.dumps(schema))
-        other = self.schema()
+        other = self.new_schema()
         if isinstance(schema, dict) and isinstance(other, dict) and random.random() < 0.6:
             schema |= {key: value for key, value in other.items() if random.random() < 0.4}
-        return schema if random.random() < 0.7 else self.schema()
+        return schema if random.random() < 0.7 else self.new_schema()
 
-    def value(self, depth: int = 0) -> Any:
+    def new_value(self, depth: int = 0) -> Any:
+        """Any value, of whatever schema."""
         random = self._random
         match random.randrange(8 if depth < 2 else 6):
             case 0 | 1:
@@ -167,5 +170,5 @@ class JsonSchemas:
             case 5:
                 return random.random() < 0.5
             case 6:
-                return [self.value(depth + 1) for _ in range(random.randrange(3))]
-        return {name: self.value(depth + 1) for name in random.sample(NAMES, random.randrange(3))}
+                return [self.new_value(depth + 1) for _ in range(random.randrange(3))]
+        return {name: self.new_value(depth + 1) for name in random.sample(NAMES, random.randrange(3))}

@@ -8,7 +8,7 @@ from ottla_broker.registry.inherited_metadata import merge_metadata, merge_rules
 from ottla_broker.registry.modes import Mode, plan_mode
 from ottla_broker.registry.schema import Schema
 from ottla_broker.registry.settings import plan_config, plan_config_removal
-from tests.unit.registry.test_decisions import INT, Registry, code_of
+from tests.unit.registry.memory_registry import INT, Registry, code_of
 
 OWNER = {"properties": {"owner": "o"}}
 RULES = {"domainRules": [{"name": "r", "type": "CEL", "expr": "true"}]}

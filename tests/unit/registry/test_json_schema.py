@@ -22,7 +22,7 @@ DRAFT_2019, DRAFT_2020 = (f"https://json-schema.org/draft/{year}/schema" for yea
 TEXT = {"properties": {"a": {"type": "string"}}}
 
 
-def kinds(reader: Any, writer: Any, references: dict[str, Any] | None = None) -> list[str]:
+def incompatibility_kinds(reader: Any, writer: Any, references: dict[str, Any] | None = None) -> list[str]:
     known = references or {}
     comparison = JsonComparison(JsonDocument(reader, known), JsonDocument(writer, known))
     return [one.kind for one in comparison.find_incompatibilities()]
@@ -46,7 +46,7 @@ def test_references_are_found_by_their_names(draft: str) -> None:
     ref = {"$schema": draft, "properties": {"n": {"$ref": "user.json#/definitions/name"}}}
     assert json.loads(print_json_schema(json.dumps(ref), [reference])) == ref
     number = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    assert kinds(number, OBJECT | ref, load_references([reference])) == ["TYPE_CHANGED"]
+    assert incompatibility_kinds(number, OBJECT | ref, load_references([reference])) == ["TYPE_CHANGED"]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_references_are_found_by_their_names(draft: str) -> None:
     ],
 )
 def test_reader_and_writer_have_the_expected_incompatibilities(reader: Any, writer: Any, expected: list[str]) -> None:
-    assert kinds(reader, writer) == expected
+    assert incompatibility_kinds(reader, writer) == expected
 
 
 TUPLE = [{"type": "string"}, {"type": "integer"}]
@@ -114,7 +114,7 @@ def test_keywords_have_the_meaning_of_their_draft(draft: str, reader: Any, write
     schemas = [{"$schema": draft, **it} for it in (reader, writer)]
     for schema in schemas:
         assert json.loads(print_json_schema(json.dumps(schema))) == schema
-    assert kinds(*schemas) == expected
+    assert incompatibility_kinds(*schemas) == expected
 
 
 @pytest.mark.parametrize(("draft", "expected"), [(DRAFT_2020, ["MIN_LENGTH_ADDED"]), (DRAFT_7, [])])
@@ -124,7 +124,7 @@ def test_keywords_beside_a_reference_count_by_the_draft_of_the_schema_that_has_t
     of_other_draft = DRAFT_7 if draft == DRAFT_2020 else DRAFT_2020
     name = NamedSchema("name.json", "JSON", json.dumps({"$schema": of_other_draft, "type": "string"}))
     writer = {"$schema": draft, "$ref": "name.json"}
-    assert kinds(writer | {"minLength": 5}, writer, load_references([name])) == expected
+    assert incompatibility_kinds(writer | {"minLength": 5}, writer, load_references([name])) == expected
 
 
 def test_a_schema_that_refers_to_itself_is_compared() -> None:
@@ -132,18 +132,18 @@ def test_a_schema_that_refers_to_itself_is_compared() -> None:
         "$ref": "#/definitions/t",
         "definitions": {"t": OBJECT | {"properties": {"n": {"$ref": "#/definitions/t"}}}},
     }
-    assert kinds(tree, json.loads(json.dumps(tree))) == []
+    assert incompatibility_kinds(tree, json.loads(json.dumps(tree))) == []
 
 
 @settings(max_examples=2000, deadline=None)
 @given(random=st.randoms(use_true_random=True))
 def test_compatible_schemas_accept_every_value_of_the_writer(random: Random) -> None:
     schemas = JsonSchemas(random)
-    writer = schemas.schema()
-    reader = schemas.changed(writer)
-    assume(not kinds(reader, writer))
+    writer = schemas.new_schema()
+    reader = schemas.similar_schema(writer)
+    assume(not incompatibility_kinds(reader, writer))
     written, read = jsonschema.Draft7Validator(writer), jsonschema.Draft7Validator(reader)
     for _ in range(40):
-        value = schemas.value()
+        value = schemas.new_value()
         if written.is_valid(value):
             assert read.is_valid(value), (reader, writer, value)

@@ -39,7 +39,7 @@ HEAD = 'syntax="proto3"; package p; '
 SCALARS = ("int32", "int64", "uint32", "bool", "sint32", "sint64", "fixed32", "sfixed64", "string", "bytes", "double")
 
 
-def kinds(reader: str, writer: str) -> list[str]:
+def incompatibility_kinds(reader: str, writer: str) -> list[str]:
     return [one.kind for one in find_protobuf_incompatibilities(load_descriptor(reader), load_descriptor(writer))]
 
 
@@ -115,7 +115,7 @@ def test_imports_are_references() -> None:
 def test_reader_and_writer_have_the_expected_incompatibilities(
     reader: str, writer: str, expected: Sequence[str]
 ) -> None:
-    assert kinds(HEAD + reader, HEAD + writer) == expected
+    assert incompatibility_kinds(HEAD + reader, HEAD + writer) == expected
 
 
 def random_message(random: Random) -> str:
@@ -129,7 +129,7 @@ def random_message(random: Random) -> str:
 @given(random=st.randoms(use_true_random=True))
 def test_compatible_schemas_are_parsed_without_unknown_wire_types(random: Random) -> None:
     writer, reader = random_message(random), random_message(random)
-    if kinds(reader, writer):
+    if incompatibility_kinds(reader, writer):
         return
     written = load_descriptor(writer).message_types_by_name["A"]
     message = message_factory.GetMessageClass(written)()

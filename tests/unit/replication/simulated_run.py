@@ -1,34 +1,33 @@
-"""Runs a test on a simulated loop."""
+"""Runs tests with a cluster on a simulated loop."""
 
 import asyncio
 import gc
 import logging
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
 
-from kio.schema.errors import ErrorCode
-
-from ottla_broker.wire.errors import KafkaError
 from tests.sim.processes import SimulatedLoop
-
-T = TypeVar("T")
-
-
-async def error_of(work: Awaitable[Any]) -> ErrorCode:
-    """Code of the KafkaError that is raised, or `none`."""
-    try:
-        await work
-    except KafkaError as reason:
-        return reason.code
-    return ErrorCode.none
+from tests.unit.replication.small_cluster import SmallCluster
 
 
-def run_simulation(main: Callable[[SimulatedLoop], Awaitable[T]]) -> T:
+def run_scenario(
+    scenario: Callable[[SmallCluster], Awaitable[None]],
+    count: int = 3,
+    topic_config: dict[str, str] | None = None,
+    **settings: str,
+) -> None:
+    """Runs a scenario with a started cluster, for at most 600 s of virtual time."""
+
+    async def main() -> None:
+        cluster = SmallCluster(loop, count, topic_config, **settings)
+        await cluster.start()
+        async with asyncio.timeout(600):
+            await scenario(cluster)
+
     gc.freeze()  # so that the collection at the end of the run visits only objects of the run
     loop = SimulatedLoop()
     try:
-        return cast(T, loop.run_until_complete(loop.create_task(cast(Any, main(loop)))))
+        loop.run_until_complete(loop.create_task(main()))
     finally:
         _close(loop)
 

@@ -77,6 +77,7 @@ class Node:
         self.process.run(self._serve())
 
     async def _serve(self) -> None:
+        """Starts the parts of the broker, with the files that earlier incarnations have left."""
         cluster = self.cluster
         settings = {"node.id": str(self.node_id), "listeners": f"{LISTENER}://{self.host}:{PORT}", "log.dirs": "/data"}
         self.config = Config.of(settings | cluster.settings)
@@ -166,6 +167,7 @@ class Node:
         return partition
 
     def values(self, index: int = 0) -> list[bytes | None]:
+        """Values of all records that the replica has."""
         log = self.partition(index).log
         values: list[bytes | None] = []
         offset = log.start
@@ -249,6 +251,7 @@ class SmallCluster:
             other.apply_brokers(self.brokers)
 
     def on_registered(self, node: Node) -> None:
+        """The controller registers a broker that has started, and all brokers learn of it."""
         endpoints = {LISTENER: Endpoint(node.host, PORT)}
         incarnation = UUID(int=node.epoch)
         self.brokers[node.node_id] = BrokerRegistration(
@@ -290,6 +293,7 @@ class SmallCluster:
         self.nodes[node_id].apply_records(self.state.values())
 
     async def send(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """The controller answers an AlterPartition request, once it is not silent."""
         self.requests.append(request)
         await asyncio.sleep(0.001)
         await self.wait_until(lambda: not self.controller_is_silent)
@@ -339,23 +343,23 @@ class SmallCluster:
         while self._cuts:
             self.network.restore_link(*self._cuts.pop())
 
-    async def wait_until(self, condition: Callable[[], bool], within_s: float = 60.0) -> float:
-        """Returns the virtual seconds that passed."""
+    async def wait_until(self, condition: Callable[[], bool]) -> float:
+        """Waits for a condition, for at most 60 s. Returns the virtual seconds that passed."""
         started_s = self.loop.time()
         while not condition():
-            assert self.loop.time() - started_s < within_s, f"not within {within_s} s"
+            assert self.loop.time() - started_s < 60, "not within 60 s"
             await asyncio.sleep(0.0005)
         return self.loop.time() - started_s
 
-    async def wait_until_equal(self, index: int = 0, *nodes: int) -> None:
-        """Waits until all replicas, or those of these nodes, have the same records and high
-        watermark.
+    async def wait_until_equal(self, *nodes: int) -> None:
+        """Waits until all replicas of partition 0, or those of these nodes, have the same records
+        and high watermark.
         """
-        chosen = [self.nodes[node_id] for node_id in nodes or self.state[index].replicas]
+        chosen = [self.nodes[node_id] for node_id in nodes or self.state[0].replicas]
 
         def is_equal() -> bool:
-            logs = [node.partition(index).log for node in chosen]
+            logs = [node.partition().log for node in chosen]
             return all((log.end, log.high_watermark) == (logs[0].end, logs[0].end) for log in logs)
 
         await self.wait_until(is_equal)
-        assert all(node.values(index) == chosen[0].values(index) for node in chosen)
+        assert all(node.values() == chosen[0].values() for node in chosen)

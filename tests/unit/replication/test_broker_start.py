@@ -22,6 +22,7 @@ from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
 from tests.log_dirs import open_log_dir
+from tests.unit.async_tests import async_test
 from tests.unit.broker_without_sockets import readable_values, run_broker
 from tests.unit.topic_creation import create_topic
 
@@ -58,7 +59,8 @@ def test_broker_epoch_increases_with_every_start(tmp_path: Path) -> None:
     assert epochs == sorted(set(epochs))
 
 
-def test_partition_folders_at_the_first_start_become_topics(tmp_path: Path) -> None:
+@async_test
+async def test_partition_folders_at_the_first_start_become_topics(tmp_path: Path) -> None:
     directory = open_log_dir(tmp_path)
     topic_id = Runtime().new_uuid()
     for partition in (0, 2):  # partition 1 is missing
@@ -66,16 +68,12 @@ def test_partition_folders_at_the_first_start_become_topics(tmp_path: Path) -> N
             BATCH, leader_epoch=4, now_ms=1
         )
     asyncio.run(directory.close())
-
-    async def run() -> None:
-        async with run_broker(tmp_path) as broker:
-            topic = broker.image.topics["moved"]
-            assert topic.id == topic_id
-            assert sorted(topic.partitions) == [0, 2]
-            assert topic.partitions[0].leader_epoch == 5  # newer than the epochs in the folder
-            assert readable_values(broker, "moved", 2) == [b"v"]
-
-    asyncio.run(run())
+    async with run_broker(tmp_path) as broker:
+        topic = broker.image.topics["moved"]
+        assert topic.id == topic_id
+        assert sorted(topic.partitions) == [0, 2]
+        assert topic.partitions[0].leader_epoch == 5  # newer than the epochs in the folder
+        assert readable_values(broker, "moved", 2) == [b"v"]
 
 
 def test_adopted_folder_with_offset_gaps_of_compaction_is_complete(tmp_path: Path) -> None:
@@ -143,20 +141,18 @@ def test_rule_13_folder_of_a_deleted_topic_is_not_used_for_a_topic_of_the_same_n
     assert list(tmp_path.glob("t-0.*-stray"))
 
 
-def test_rule_13_recreated_topic_has_another_id(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with run_broker(tmp_path) as broker:
-            old = await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            await broker.active_controller().delete_topic("t")
-            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            with pytest.raises(KafkaError) as raised:
-                broker.partitions.leader("t", 0, topic_id=old)
-            assert raised.value.code is ErrorCode.inconsistent_topic_id
-            with pytest.raises(KafkaError) as raised:
-                broker.partitions.topic_name(old)
-            assert raised.value.code is ErrorCode.unknown_topic_id
-
-    asyncio.run(run())
+@async_test
+async def test_rule_13_recreated_topic_has_another_id(tmp_path: Path) -> None:
+    async with run_broker(tmp_path) as broker:
+        old = await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        await broker.active_controller().delete_topic("t")
+        await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        with pytest.raises(KafkaError) as raised:
+            broker.partitions.leader("t", 0, topic_id=old)
+        assert raised.value.code is ErrorCode.inconsistent_topic_id
+        with pytest.raises(KafkaError) as raised:
+            broker.partitions.topic_name(old)
+        assert raised.value.code is ErrorCode.unknown_topic_id
 
 
 def test_unknown_records_in_the_metadata_log_are_an_error(tmp_path: Path) -> None:
@@ -172,24 +168,23 @@ def test_unknown_records_in_the_metadata_log_are_an_error(tmp_path: Path) -> Non
         asyncio.run(run())
 
 
-def test_change_that_cannot_be_committed_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@async_test
+async def test_change_that_cannot_be_committed_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object) -> None:
         raise KafkaError(ErrorCode.kafka_storage_error, "the disk is full")
 
-    async def run() -> None:
-        async with run_broker(tmp_path) as broker:
-            with monkeypatch.context() as patch:
-                patch.setattr(RaftQuorum, "commit", refuse)
-                with pytest.raises(KafkaError, match="the disk is full"):
-                    await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            assert broker.image.topics == {}
-            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            assert "t" in broker.image.topics
-
-    asyncio.run(run())
+    async with run_broker(tmp_path) as broker:
+        with monkeypatch.context() as patch:
+            patch.setattr(RaftQuorum, "commit", refuse)
+            with pytest.raises(KafkaError, match="the disk is full"):
+                await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        assert broker.image.topics == {}
+        await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        assert "t" in broker.image.topics
 
 
-def test_failed_start_creates_no_clean_shutdown_file(tmp_path: Path) -> None:
+@async_test
+async def test_failed_start_creates_no_clean_shutdown_file(tmp_path: Path) -> None:
     """With the file, the next start would not check the tails of the logs."""
 
     async def run() -> None:
@@ -213,15 +208,12 @@ def test_failed_start_creates_no_clean_shutdown_file(tmp_path: Path) -> None:
         assert marker.exists() is was_clean
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == points
     state.write_text(kept)
-
-    async def read() -> None:
-        async with run_broker(tmp_path) as broker:
-            assert readable_values(broker, "t", 0) == [b"v"]
-
-    asyncio.run(read())
+    async with run_broker(tmp_path) as broker:
+        assert readable_values(broker, "t", 0) == [b"v"]
 
 
-def test_configs_that_change_during_a_start_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@async_test
+async def test_configs_that_change_during_a_start_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configs change after the logs were loaded and before the broker is registered."""
     register = BrokerBootstrap.register
 
@@ -231,14 +223,11 @@ def test_configs_that_change_during_a_start_are_applied(tmp_path: Path, monkeypa
         await bootstrap._active_controller().alter_configs(BROKER_RESOURCE, "", {"max.connections": "7"})
         await register(bootstrap, cluster_id, endpoints)
 
-    async def run() -> None:
-        async with run_broker(tmp_path):
-            pass
-        monkeypatch.setattr(BrokerBootstrap, "register", change_and_register)
-        async with run_broker(tmp_path) as broker:
-            assert broker.config(MAX_CONNECTIONS) == 7
-
-    asyncio.run(run())
+    async with run_broker(tmp_path):
+        pass
+    monkeypatch.setattr(BrokerBootstrap, "register", change_and_register)
+    async with run_broker(tmp_path) as broker:
+        assert broker.config(MAX_CONNECTIONS) == 7
 
 
 def test_the_only_broker_of_a_cluster_with_a_register_is_taken_over(

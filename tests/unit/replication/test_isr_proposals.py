@@ -11,7 +11,7 @@ from ottla_broker.replication.alter_partition_sender import AlterPartitionSender
 from ottla_broker.replication.partition import Partition
 from ottla_broker.requests.durations import NO_THROTTLE
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.async_tests import async_test
+from tests.unit.async_tests import async_test, run_event_loop, wait_until
 from tests.unit.replication.leader_partition import BATCH, FakeClusterView, create_leader, record_fetch, update_metadata
 
 
@@ -76,18 +76,12 @@ def propose_isr(folder: Path, controller: FakeController) -> Partition:
     return partition
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-
-
 @async_test
 async def test_proposal_has_broker_epochs_of_all_members_and_is_pending_until_new_metadata(tmp_path: Path) -> None:
     controller = FakeController(ErrorCode.none)
     partition = propose_isr(tmp_path, controller)
-    await until(lambda: controller.requests and not controller.results)
-    await asyncio.sleep(0.01)
+    await wait_until(lambda: controller.requests and not controller.results)
+    await run_event_loop()
     assert controller.isrs == [[(1, 10), (2, 20), (3, 30)]]
     assert controller.requests[0].broker_epoch == 10
     assert partition.pending_isr_change is not None
@@ -104,7 +98,7 @@ async def test_proposal_with_unknown_outcome_is_repeated_with_the_same_epochs(tm
         ErrorCode.none,
     )
     partition = propose_isr(tmp_path, controller)
-    await until(lambda: not controller.results)
+    await wait_until(lambda: not controller.results)
     assert controller.isrs == [[(1, 10), (2, 20), (3, 30)]] * 4
     assert len({repr(request) for request in controller.requests}) == 1
     assert partition.pending_isr_change is not None
@@ -119,8 +113,8 @@ async def test_rule_1_fenced_leader_stops_and_an_outdated_proposal_waits_for_met
     ):
         controller = FakeController(code)
         partition = propose_isr(tmp_path / code.name, controller)
-        await until(lambda: not controller.results)  # noqa: B023
-        await asyncio.sleep(0.01)
+        await wait_until(lambda: not controller.results)  # noqa: B023
+        await run_event_loop()
         assert (partition.is_leader, partition.pending_isr_change is not None) == (is_leader, is_pending), code
 
 
@@ -131,8 +125,8 @@ async def test_rejected_repetition_does_not_end_a_proposal_that_may_have_been_ac
     """
     controller = FakeController(ConnectionResetError("gone"), ErrorCode.ineligible_replica, ErrorCode.none)
     partition = propose_isr(tmp_path, controller)
-    await until(lambda: not controller.results)
-    await asyncio.sleep(0.01)
+    await wait_until(lambda: not controller.results)
+    await run_event_loop()
     assert controller.isrs[-1] == [(1, 10), (2, 20)]
     partition.append_records(BATCH, acks=1)
     record_fetch(partition, 2, 1)
@@ -146,7 +140,7 @@ async def test_rejected_repetition_does_not_end_a_proposal_that_may_have_been_ac
 async def test_proposal_ends_if_the_controller_already_has_this_isr(tmp_path: Path) -> None:
     controller = FakeController(ErrorCode.none, bump=0)
     partition = propose_isr(tmp_path, controller)
-    await until(lambda: partition.pending_isr_change is None)
+    await wait_until(lambda: partition.pending_isr_change is None)
 
 
 @async_test
@@ -157,7 +151,7 @@ async def test_unregistered_broker_sends_no_proposal(tmp_path: Path) -> None:
     view.proposals = proposals
     partition = create_leader(tmp_path, view, isr=(1, 2))
     record_fetch(partition, 3, 0)
-    await asyncio.sleep(0.01)
+    await run_event_loop()
     assert controller.requests == []
     assert partition.pending_isr_change is not None
     proposals.close()

@@ -9,8 +9,8 @@ from ottla_broker.coordination.journal import PartitionJournal
 from ottla_broker.wire.batch import iter_batches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.async_tests import async_test
+from tests.unit.kafka_errors import error_of
 from tests.unit.replication.leader_partition import BATCH, FakeClusterView, create_leader, record_fetch, update_metadata
-from tests.unit.replication.simulated_run import error_of
 
 
 @async_test

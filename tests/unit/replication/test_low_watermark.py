@@ -1,7 +1,6 @@
 """DeleteRecords responds when every live replica has deleted the records, as in Kafka."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -13,20 +12,10 @@ from ottla_broker.requests.context import ConnectionState, RequestContext
 from ottla_broker.security.authorizer import AllowAll
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.partition_requests import to_timedelta_field
-from tests.sim.processes import SimulatedLoop
-from tests.unit.replication.simulated_run import run_simulation
+from tests.unit.replication.simulated_run import run_scenario
 from tests.unit.replication.small_cluster import TOPIC, Node, SmallCluster
 
 Result = tuple[ErrorCode, int]
-
-
-def run(scenario: Callable[[SmallCluster], Awaitable[None]]) -> None:
-    async def main(loop: SimulatedLoop) -> None:
-        cluster = SmallCluster(loop)
-        await cluster.start()
-        await scenario(cluster)
-
-    run_simulation(main)
 
 
 def delete_below(node: Node, *offsets: int, within_s: float = 5.0) -> "asyncio.Task[list[Result]]":
@@ -73,7 +62,7 @@ def test_response_waits_until_followers_have_deleted_the_records() -> None:
         assert await deletion == [(ErrorCode.none, 4)]
         assert [cluster[node].partition().log.start for node in (1, 2, 3)] == [4, 4, 4]
 
-    run(scenario)
+    run_scenario(scenario)
 
 
 def test_follower_reports_its_log_start_at_once() -> None:
@@ -87,7 +76,7 @@ def test_follower_reports_its_log_start_at_once() -> None:
         ]
         assert cluster.loop.time() - started < 0.2  # less than a fetch waits
 
-    run(scenario)
+    run_scenario(scenario)
 
 
 def test_response_is_a_timeout_if_a_follower_does_not_respond() -> None:
@@ -101,7 +90,7 @@ def test_response_is_a_timeout_if_a_follower_does_not_respond() -> None:
         assert 1.0 <= cluster.loop.time() - started < 1.1  # one timeout for all partitions
         assert cluster[1].partition().log.start == 4
 
-    run(scenario)
+    run_scenario(scenario)
 
 
 def test_response_does_not_wait_for_fenced_brokers() -> None:
@@ -114,7 +103,7 @@ def test_response_does_not_wait_for_fenced_brokers() -> None:
         assert await deletion == [(ErrorCode.none, 4)]
         assert await delete_below(cluster[1], 5) == [(ErrorCode.none, 5)]
 
-    run(scenario)
+    run_scenario(scenario)
 
 
 def test_response_is_an_error_if_leadership_is_lost_meanwhile() -> None:
@@ -126,4 +115,4 @@ def test_response_is_an_error_if_leadership_is_lost_meanwhile() -> None:
         cluster.set_partition(leader=2)
         assert [code for code, _ in await deletion] == [ErrorCode.not_leader_or_follower]
 
-    run(scenario)
+    run_scenario(scenario)

@@ -12,6 +12,7 @@ from ottla_broker.metadata.topic_plans import NewTopic
 from ottla_broker.replication.partition import ALL_REPLICAS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.async_tests import async_test
 from tests.unit.broker_without_sockets import run_broker
 from tests.unit.topic_creation import create_topic
 
@@ -47,76 +48,68 @@ class BlockingDisk(OsDisk):
         return BlockingFile(path, self)
 
 
-def test_rule_17_records_are_acknowledged_without_fsync(tmp_path: Path) -> None:
-    async def run() -> None:
-        disk = BlockingDisk()
-        async with run_broker(tmp_path, disk=disk) as broker:
-            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            disk.syncs.clear()
-            partition = broker.partitions.leader("t", 0)
-            assert partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS)) is None
-            assert partition.readable_end(0) == 1
-            assert disk.syncs == []
-
-    asyncio.run(run())
+@async_test
+async def test_rule_17_records_are_acknowledged_without_fsync(tmp_path: Path) -> None:
+    disk = BlockingDisk()
+    async with run_broker(tmp_path, disk=disk) as broker:
+        await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        disk.syncs.clear()
+        partition = broker.partitions.leader("t", 0)
+        assert partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS)) is None
+        assert partition.readable_end(0) == 1
+        assert disk.syncs == []
 
 
-def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_fsync(tmp_path: Path) -> None:
-    async def run() -> None:
-        disk = BlockingDisk()
-        async with run_broker(tmp_path, disk=disk) as broker:
-            await create_topic(broker.active_controller(), NewTopic("t", 1, 1, config={"flush.messages": "1"}))
-            partition = broker.partitions.leader("t", 0)
-            disk.gate.clear()
-            disk.syncs.clear()
-            futures = [partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS)) for _ in range(50)]
-            await asyncio.sleep(0)
-            assert all(future is not None for future in futures)
-            assert partition.readable_end(0) == 0
-            disk.gate.set()
-            await asyncio.gather(*(future for future in futures if future is not None))
-            assert partition.readable_end(0) == 50
-            assert len(disk.syncs) <= 2  # the running one, and one for all later appends
-
-    asyncio.run(run())
+@async_test
+async def test_rule_17_with_flush_messages_1_acks_and_readers_wait_for_a_shared_fsync(tmp_path: Path) -> None:
+    disk = BlockingDisk()
+    async with run_broker(tmp_path, disk=disk) as broker:
+        await create_topic(broker.active_controller(), NewTopic("t", 1, 1, config={"flush.messages": "1"}))
+        partition = broker.partitions.leader("t", 0)
+        disk.gate.clear()
+        disk.syncs.clear()
+        futures = [partition.commit_future(partition.append_records(BATCH, acks=ALL_REPLICAS)) for _ in range(50)]
+        await asyncio.sleep(0)
+        assert all(future is not None for future in futures)
+        assert partition.readable_end(0) == 0
+        disk.gate.set()
+        await asyncio.gather(*(future for future in futures if future is not None))
+        assert partition.readable_end(0) == 50
+        assert len(disk.syncs) <= 2  # the running one, and one for all later appends
 
 
 @pytest.mark.parametrize(
     ("epoch", "code"),
     [(99, ErrorCode.unknown_leader_epoch), (0, None), (-1, None), (-2, ErrorCode.fenced_leader_epoch)],
 )
-def test_rule_2_leader_epoch_of_a_request_is_checked(tmp_path: Path, epoch: int, code: ErrorCode | None) -> None:
-    async def run() -> None:
-        async with run_broker(tmp_path) as broker:
-            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            if code is None:
-                assert broker.partitions.leader("t", 0, epoch=epoch).is_leader
-                return
-            with pytest.raises(KafkaError) as raised:
-                broker.partitions.leader("t", 0, epoch=epoch)
-            assert raised.value.code is code
-
-    asyncio.run(run())
+@async_test
+async def test_rule_2_leader_epoch_of_a_request_is_checked(tmp_path: Path, epoch: int, code: ErrorCode | None) -> None:
+    async with run_broker(tmp_path) as broker:
+        await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        if code is None:
+            assert broker.partitions.leader("t", 0, epoch=epoch).is_leader
+            return
+        with pytest.raises(KafkaError) as raised:
+            broker.partitions.leader("t", 0, epoch=epoch)
+        assert raised.value.code is code
 
 
-def test_waiting_readers_are_called_on_append_and_deletion(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with run_broker(tmp_path) as broker:
-            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            partition = broker.partitions.leader("t", 0)
-            woken: list[int] = []
+@async_test
+async def test_waiting_readers_are_called_on_append_and_deletion(tmp_path: Path) -> None:
+    async with run_broker(tmp_path) as broker:
+        await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        partition = broker.partitions.leader("t", 0)
+        woken: list[int] = []
 
-            def wake() -> None:
-                woken.append(partition.readable_end(0))
+        def wake() -> None:
+            woken.append(partition.readable_end(0))
 
-            partition.read_waiters.add(wake)
+        partition.read_waiters.add(wake)
+        partition.append_records(BATCH, acks=1)
+        assert woken == [1]
+        await broker.active_controller().delete_topic("t")
+        assert len(woken) == 2
+        partition.read_waiters.remove(wake)
+        with pytest.raises(KafkaError) as raised:
             partition.append_records(BATCH, acks=1)
-            assert woken == [1]
-            await broker.active_controller().delete_topic("t")
-            assert len(woken) == 2
-            partition.read_waiters.remove(wake)
-            with pytest.raises(KafkaError) as raised:
-                partition.append_records(BATCH, acks=1)
-            assert raised.value.code is ErrorCode.unknown_topic_or_partition
-
-    asyncio.run(run())
+        assert raised.value.code is ErrorCode.unknown_topic_or_partition

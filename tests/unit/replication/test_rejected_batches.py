@@ -1,6 +1,5 @@
 """Batches of an idempotent producer that were in flight behind a rejected batch."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from ottla_broker.replication.partition import ALL_REPLICAS, Partition
 from ottla_broker.replication.rejected_batches import MAX_BEHIND, MAX_PRODUCERS, RejectedBatches
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import Record, encode_batch
+from tests.unit.async_tests import async_test
 from tests.unit.broker_without_sockets import run_broker
 from tests.unit.replication.leader_partition import FakeClusterView, create_leader
 from tests.unit.topic_creation import create_topic
@@ -85,63 +85,56 @@ def rejection(partition: Partition, sequence: int) -> ErrorCode:
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["a producer that has written", "a new producer"])
-def test_no_batch_is_out_of_order_while_the_isr_is_too_small(tmp_path: Path, known: bool) -> None:
+@async_test
+async def test_no_batch_is_out_of_order_while_the_isr_is_too_small(tmp_path: Path, known: bool) -> None:
     first = 1 if known else 0
-
-    async def run() -> None:
-        async with run_broker(tmp_path) as broker:
-            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            partition = broker.partitions.leader("t", 0)
-            if known:
-                partition.append_records(batch(0), acks=ALL_REPLICAS)
-            state = partition.registration
-            partition.update_registration(replace(state, isr=(), partition_epoch=state.partition_epoch + 1))
-            assert rejection(partition, first) is ErrorCode.not_enough_replicas
-            partition.update_registration(replace(state, partition_epoch=state.partition_epoch + 2))
-            assert rejection(partition, first + 1) is ErrorCode.not_enough_replicas
-            for number in range(3):
-                partition.append_records(batch(first + number), acks=ALL_REPLICAS)
-            assert partition.log.end == first + 3
-            assert rejection(partition, first + 4) is ErrorCode.out_of_order_sequence_number
-
-    asyncio.run(run())
-
-
-def test_a_gap_is_out_of_order_only_for_a_leader_in_session(tmp_path: Path) -> None:
-    async def run() -> None:
-        view = FakeClusterView()
-        partition = create_leader(tmp_path, view, isr=(1,))
-        partition.append_records(batch(0), acks=ALL_REPLICAS)
-        view.in_session = False
-        assert rejection(partition, 2) is ErrorCode.not_leader_or_follower
-        partition.append_records(batch(1), acks=ALL_REPLICAS)
-        view.in_session = True
-        assert rejection(partition, 3) is ErrorCode.out_of_order_sequence_number
-
-    asyncio.run(run())
-
-
-def test_no_batch_is_out_of_order_if_the_one_before_it_came_before_the_replica_led(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with run_broker(tmp_path) as broker:
-            await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
-            partition = broker.partitions.leader("t", 0)
+    async with run_broker(tmp_path) as broker:
+        await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        partition = broker.partitions.leader("t", 0)
+        if known:
             partition.append_records(batch(0), acks=ALL_REPLICAS)
-            state = partition.registration
-            partition.update_registration(
-                replace(state, leader=2, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
-            )
-            broker.partitions.record_misdirected("t", 0, batch(1))
-            broker.partitions.record_misdirected("t", 1, batch(1))  # a partition that is not here
-            partition.update_registration(
-                replace(state, leader_epoch=state.leader_epoch + 2, partition_epoch=state.partition_epoch + 2)
-            )
-            assert rejection(partition, 2) is ErrorCode.not_leader_or_follower
-            for sequence in (1, 2):
-                partition.append_records(batch(sequence), acks=ALL_REPLICAS)
-            assert rejection(partition, 4) is ErrorCode.out_of_order_sequence_number
+        state = partition.registration
+        partition.update_registration(replace(state, isr=(), partition_epoch=state.partition_epoch + 1))
+        assert rejection(partition, first) is ErrorCode.not_enough_replicas
+        partition.update_registration(replace(state, partition_epoch=state.partition_epoch + 2))
+        assert rejection(partition, first + 1) is ErrorCode.not_enough_replicas
+        for number in range(3):
+            partition.append_records(batch(first + number), acks=ALL_REPLICAS)
+        assert partition.log.end == first + 3
+        assert rejection(partition, first + 4) is ErrorCode.out_of_order_sequence_number
 
-    asyncio.run(run())
+
+@async_test
+async def test_a_gap_is_out_of_order_only_for_a_leader_in_session(tmp_path: Path) -> None:
+    view = FakeClusterView()
+    partition = create_leader(tmp_path, view, isr=(1,))
+    partition.append_records(batch(0), acks=ALL_REPLICAS)
+    view.in_session = False
+    assert rejection(partition, 2) is ErrorCode.not_leader_or_follower
+    partition.append_records(batch(1), acks=ALL_REPLICAS)
+    view.in_session = True
+    assert rejection(partition, 3) is ErrorCode.out_of_order_sequence_number
+
+
+@async_test
+async def test_no_batch_is_out_of_order_if_the_one_before_it_came_before_the_replica_led(tmp_path: Path) -> None:
+    async with run_broker(tmp_path) as broker:
+        await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
+        partition = broker.partitions.leader("t", 0)
+        partition.append_records(batch(0), acks=ALL_REPLICAS)
+        state = partition.registration
+        partition.update_registration(
+            replace(state, leader=2, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+        )
+        broker.partitions.record_misdirected("t", 0, batch(1))
+        broker.partitions.record_misdirected("t", 1, batch(1))  # a partition that is not here
+        partition.update_registration(
+            replace(state, leader_epoch=state.leader_epoch + 2, partition_epoch=state.partition_epoch + 2)
+        )
+        assert rejection(partition, 2) is ErrorCode.not_leader_or_follower
+        for sequence in (1, 2):
+            partition.append_records(batch(sequence), acks=ALL_REPLICAS)
+        assert rejection(partition, 4) is ErrorCode.out_of_order_sequence_number
 
 
 def test_no_batch_is_out_of_order_if_a_mirror_fails_over_between_batches(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from ottla_broker.security.acl_explanation import explain
 from ottla_broker.security.acl_index import AclIndex, Verdict, permission_of
 from ottla_broker.security.acls import AccessControlEntry, Permission
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
-from tests.unit.security.test_acls import ALICE, DENY, HOST, PREFIXED, entries, entry
+from tests.unit.security.acl_entries import ALICE, DENY, HOST, PREFIXED, entries, entry
 
 resources = st.builds(
     Resource, st.sampled_from((ResourceType.topic, ResourceType.group)), st.sampled_from(("a", "abc"))

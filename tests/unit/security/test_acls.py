@@ -11,51 +11,36 @@ from ottla_broker.security.acls import AccessControlEntry, AclFilter, find_probl
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal
 from ottla_broker.security.standard_authorizer import StandardAuthorizer
-
-ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
-HOST = "10.0.0.7"
-LITERAL, PREFIXED, MATCH, ANY = 3, 4, 2, 1
-DENY, ALLOW = 2, 3
-NAMES = ("a", "ab", "abc", "b", "*")
-
-
-def entry(
-    operation: Operation,
-    name: str = "orders",
-    *,
-    kind: ResourceType = ResourceType.topic,
-    pattern: int = LITERAL,
-    principal: str = "User:alice",
-    host: str = "*",
-    permission: int = ALLOW,
-) -> AccessControlEntry:
-    return AccessControlEntry(kind, name, pattern, principal, host, operation, permission)
+from tests.unit.security.acl_entries import (
+    ALICE,
+    ALLOW,
+    ANY,
+    BOB,
+    DENY,
+    HOST,
+    LITERAL,
+    MATCH,
+    NAMES,
+    PREFIXED,
+    entries,
+    entry,
+)
 
 
-def authorizer(
-    *entries: AccessControlEntry, super_users: tuple[str, ...] = (), default: bool = False
+def authorizer_with(
+    *entries: AccessControlEntry, super_users: tuple[str, ...] = (), allow_if_no_acl: bool = False
 ) -> StandardAuthorizer:
-    made = StandardAuthorizer(super_users, allow_if_no_acl=default)
+    made = StandardAuthorizer(super_users, allow_if_no_acl=allow_if_no_acl)
     ids = {UUID(int=number): one for number, one in enumerate(entries)}
     made.update(ids, ids)
     return made
 
 
-entries = st.builds(
-    AccessControlEntry,
-    st.sampled_from((2, 3)),
-    st.sampled_from(NAMES),
-    st.sampled_from((LITERAL, PREFIXED)),
-    st.sampled_from(("User:alice", "User:bob", "User:*")),
-    st.sampled_from(("*", HOST, "10.0.0.8")),
-    st.sampled_from(list(Operation)),
-    st.sampled_from((DENY, ALLOW)),
-)
-
-
 def naive_verdict(
     all_entries: list[AccessControlEntry], principal: Principal, operation: Operation, resource: Resource
 ) -> Verdict:
+    """Reads all entries, as the documentation of Kafka describes their meaning."""
+
     def matches(one: AccessControlEntry) -> bool:
         if one.resource_type != resource.kind:
             return False
@@ -112,26 +97,26 @@ def test_any_resource_of_a_type_is_allowed_if_some_name_is(
 
 
 def test_super_users_may_do_everything_and_others_only_what_an_entry_allows() -> None:
-    rules = authorizer(entry(Operation.all, permission=DENY, principal="User:*"), super_users=("User:alice",))
+    rules = authorizer_with(entry(Operation.all, permission=DENY, principal="User:*"), super_users=("User:alice",))
     orders = Resource.topic("orders")
     assert rules.allows(ALICE, HOST, Operation.write, orders)
     assert not rules.allows(BOB, HOST, Operation.write, orders)
 
 
 def test_default_holds_only_where_no_entry_matches_the_resource() -> None:
-    rules = authorizer(entry(Operation.read, "orders", principal="User:bob"), default=True)
+    rules = authorizer_with(entry(Operation.read, "orders", principal="User:bob"), allow_if_no_acl=True)
     assert rules.allows(ALICE, HOST, Operation.read, Resource.topic("payments"))
     assert not rules.allows(ALICE, HOST, Operation.read, Resource.topic("orders"))
 
 
 def test_deny_of_read_does_not_deny_describe() -> None:
-    rules = authorizer(entry(Operation.read, permission=DENY), entry(Operation.write))
+    rules = authorizer_with(entry(Operation.read, permission=DENY), entry(Operation.write))
     assert rules.allows(ALICE, HOST, Operation.describe, Resource.topic("orders"))
     assert not rules.allows(ALICE, HOST, Operation.read, Resource.topic("orders"))
 
 
 def test_a_decision_is_forgotten_when_an_entry_changes() -> None:
-    number, rules = UUID(int=1), authorizer()
+    number, rules = UUID(int=1), authorizer_with()
     orders = Resource.topic("orders")
     assert not rules.allows(ALICE, HOST, Operation.read, orders)
     rules.update([number], {number: entry(Operation.read)})

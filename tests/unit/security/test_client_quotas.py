@@ -51,7 +51,7 @@ def test_order_of_the_parts_does_not_matter(entity: QuotaEntity) -> None:
         ([("ip", "localhost")], "'localhost'"),
     ],
 )
-def test_entities_that_can_have_no_quota(parts: list[tuple[str, str | None]], text: str) -> None:
+def test_entities_that_can_have_no_quota_are_refused(parts: list[tuple[str, str | None]], text: str) -> None:
     with pytest.raises(KafkaError, match=text) as refused:
         make_entity(parts)
     assert refused.value.code is ErrorCode.invalid_request
@@ -71,7 +71,7 @@ def test_entities_that_can_have_no_quota(parts: list[tuple[str, str | None]], te
         (IP, "connection_creation_rate", 2.0**31),
     ],
 )
-def test_values_that_no_quota_has(entity: QuotaEntity, key: str, value: float) -> None:
+def test_values_that_no_quota_can_have_are_refused(entity: QuotaEntity, key: str, value: float) -> None:
     with pytest.raises(KafkaError, match=key) as refused:
         check_value(entity, key, value)
     assert refused.value.code is ErrorCode.invalid_request

@@ -85,7 +85,7 @@ def test_valid_tokens_are_accepted(given: str, rules: TokenRules) -> None:
         (token(sub=None, email=["a"]), TokenRules(subject_claim="email")),
         (token(aud="other"), TokenRules(audiences=("kafka",))),
         (token(), TokenRules(audiences=("kafka",))),
-        (token(aud="kafka"), TokenRules()),  # as in Kafka: a token for somebody, where nobody is expected
+        (token(aud="kafka"), TokenRules()),  # as in Kafka: an audience that is not expected
         (token(iss="https://other"), TokenRules(issuer="https://issuer")),
         (token(), TokenRules(issuer="https://issuer")),
         (token(headers={"kid": "unknown"}), TokenRules()),

@@ -22,7 +22,7 @@ from ottla_broker.security.token_bucket import TokenBucket
 BURST_S = 10.0
 
 
-def sent_by_an_eager_client(
+def simulate_eager_client(
     limit: float, sizes: Iterator[int], until_s: float, round_trip_s: float
 ) -> list[tuple[float, int]]:
     """(time, bytes) of a client that waits for nothing but its throttle times."""
@@ -46,7 +46,7 @@ def test_rate_of_an_eager_client_is_within_two_percent_of_its_quota_over_a_minut
 ) -> None:
     """Requests of up to half a second's quota each; the minute begins after the first burst."""
     sizes = itertools.cycle([max(int(share * limit), 1) for share in shares])
-    sent = sent_by_an_eager_client(limit, sizes, 90.0, round_trip_s)
+    sent = simulate_eager_client(limit, sizes, 90.0, round_trip_s)
     over_a_minute = sum(size for at_s, size in sent if 25.0 <= at_s < 85.0)
     assert abs(over_a_minute / (60 * limit) - 1) <= 0.02
 

@@ -199,7 +199,7 @@ def test_login_modules_are_read_as_kafka_writes_them() -> None:
             parse_jaas_config(wrong)
 
 
-def test_first_users_of_the_command_line() -> None:
+def test_first_users_are_read_from_the_command_line() -> None:
     name, mechanism, credential = parse_add_scram("SCRAM-SHA-512=[name=alice,password=secret]", SALT)
     assert (name, mechanism) == ("alice", ScramMechanism.SHA_512)
     assert credential == make_credential(ScramMechanism.SHA_512, "secret", SALT, 8192)

@@ -39,12 +39,6 @@ def broker_test(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...,
     return run
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Waits until the condition is true. The test has the timeout."""
-    while not condition():  # noqa: ASYNC110 (there is no event for it)
-        await asyncio.sleep(0.005)
-
-
 async def request_api_versions(connection: RawConnection, version: int = 4) -> Any:
     connection.send(ApiKey.API_VERSIONS, version, 1, API_VERSIONS_REQUEST)
     return read_response(await connection.receive(), ApiKey.API_VERSIONS, version)

@@ -17,9 +17,10 @@ from tests.kube.certificates import (
     create_client_certificate,
     create_server_certificate,
 )
-from tests.unit.api.brokers import RawConnection, SmallBroker, serve
-from tests.unit.server.connections import capture_log, eventually, request_api_versions
-from tests.unit.server.test_tls import client_context, connect_with_tls, start_listening, tls_test
+from tests.unit.api.brokers import RawConnection, SmallBroker, create_server
+from tests.unit.async_tests import wait_until
+from tests.unit.server.certificates import client_context, connect_with_tls, start_both_listeners, tls_test
+from tests.unit.server.connections import capture_log, request_api_versions
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def keystore(authority: CertificateAuthority) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def checked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def check_files_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_certificates, "CHECK_INTERVAL_S", 0.01)
 
 
@@ -68,8 +69,8 @@ async def test_new_connections_get_the_new_certificate_and_open_ones_stay(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     file = Path(listener_tls(broker.config, "SSL").keystore_location)
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     context = client_context(authority)
     open_connection = await connect_with_tls(port, context)
     before = serial_number(open_connection)
@@ -79,7 +80,7 @@ async def test_new_connections_get_the_new_certificate_and_open_ones_stay(
         pass
     assert (await request_api_versions(open_connection)).error_code is ErrorCode.none
     replace_file(file, "half of a fi")
-    await eventually(lambda: bool(logged()))
+    await wait_until(lambda: bool(logged()))
     assert logged() == [
         f"changed certificates of listener SSL are not used: ssl.keystore.location={file} has no certificate in PEM "
         "(-----BEGIN CERTIFICATE-----)"
@@ -92,8 +93,8 @@ async def test_new_connections_get_the_new_certificate_and_open_ones_stay(
 @tls_test(ssl_client_auth="required", ssl_truststore_location="THE_AUTHORITY")
 async def test_authorities_of_clients_are_replaced(broker: SmallBroker, authority: CertificateAuthority) -> None:
     trusted = Path(listener_tls(broker.config, "SSL").truststore_location)
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     others = create_certificate_authority(trusted.parent / "others", ["127.0.0.1"], ["localhost"])
     theirs = client_context(authority, create_client_certificate(others, "theirs"))
 
@@ -119,8 +120,8 @@ async def test_other_servers_follow_the_certificates_of_a_listener(
 ) -> None:
     """As those on `http.listener` and `schema.registry.listener`."""
     tls = listener_tls(broker.config, "SSL")
-    server = serve(broker)
-    await start_listening(server)
+    server = create_server(broker)
+    await start_both_listeners(server)
     following = await serve_greeting(server.certificates.make_context("SSL"))
     open_to_all = await serve_greeting(server.certificates.make_context("SSL", client_auth="none"))
     theirs = client_context(authority, create_client_certificate(authority, "theirs"))

@@ -33,7 +33,8 @@ from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_broker.wire.records import iter_records
-from tests.unit.api.brokers import SmallBroker, batch, serve, start_listening
+from tests.unit.api.brokers import SmallBroker, batch, create_server, start_listening
+from tests.unit.async_tests import async_test
 from tests.unit.server.connections import broker_test
 
 Test = Callable[..., Coroutine[Any, Any, None]]
@@ -52,7 +53,7 @@ def test_a_host_that_is_no_name_is_one_that_is_not_found(
 @broker_test
 async def test_client_produces_fetches_and_lists_offsets(broker: SmallBroker) -> None:
     broker.add_topic("a", 2)
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     broker.register(port)
     async with Client.connect(f"127.0.0.1:{port}") as client:
@@ -80,7 +81,7 @@ async def test_client_produces_fetches_and_lists_offsets(broker: SmallBroker) ->
 
 @broker_test
 async def test_request_is_sent_in_the_latest_version_that_both_support(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     broker.register(port)
     async with Client.connect(f"127.0.0.1:{port}") as client:
@@ -104,7 +105,7 @@ async def test_request_is_sent_in_the_latest_version_that_both_support(broker: S
 
 @broker_test
 async def test_lost_connection_is_an_error_and_opened_again(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     broker.register(port)
     request = ListOffsetsRequest(replica_id=BrokerId(-1), isolation_level=i8(0), topics=(), timeout=NO_THROTTLE)
@@ -119,7 +120,7 @@ async def test_lost_connection_is_an_error_and_opened_again(broker: SmallBroker)
 
 @broker_test
 async def test_read_only_request_is_repeated_after_a_lost_connection_and_a_change_is_not(broker: SmallBroker) -> None:
-    stopping, staying = serve(broker), serve(broker)
+    stopping, staying = create_server(broker), create_server(broker)
     ports = [await start_listening(stopping), await start_listening(staying)]
     broker.register(ports[1])
     read_only = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
@@ -151,7 +152,7 @@ async def test_request_after_a_timeout_uses_a_new_connection(
     broker: SmallBroker,
 ) -> None:
     broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     broker.register(port)
     async with Client.connect(f"127.0.0.1:{port}", timeout_s=2) as client:
@@ -163,7 +164,7 @@ async def test_request_after_a_timeout_uses_a_new_connection(
 
 @broker_test
 async def test_bootstrap_continues_after_a_broker_that_does_not_respond(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     broker.register(port)
     with socket.socket() as silent, mock.patch.object(client_module, "CONNECT_TIMEOUT_S", 0.1):
@@ -180,7 +181,7 @@ async def test_bootstrap_continues_after_a_broker_that_does_not_respond(broker: 
 
 @broker_test
 async def test_request_to_an_unreachable_controller_goes_to_another_broker(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     broker.register(port)
     with socket.socket() as closed:
@@ -197,7 +198,7 @@ async def test_request_to_an_unreachable_controller_goes_to_another_broker(broke
 
 @broker_test
 async def test_error_names_the_addresses_that_do_not_respond(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     port = server.bind()["PLAINTEXT"].port
     await server.close()
     with pytest.raises(NoBrokersAvailable, match=f"127.0.0.1:{port}"):
@@ -231,15 +232,11 @@ def test_batch_that_is_shorter_than_its_header_is_corrupt() -> None:
             find_last_batch(bytes(corrupt))
 
 
-def test_refused_connection_is_reported_in_words() -> None:
-    async def connect() -> None:
-        with socket.socket() as closed:  # bound, and not listening
-            closed.bind(("127.0.0.1", 0))
-            port = closed.getsockname()[1]
-            with pytest.raises(
-                NoBrokersAvailable, match=rf"^no broker responds: 127\.0\.0\.1:{port}: connection refused$"
-            ):
-                async with Client.connect(f"127.0.0.1:{port}", timeout_s=10) as client:
-                    await client.metadata(())
-
-    asyncio.run(connect())
+@async_test
+async def test_refused_connection_is_reported_in_words() -> None:
+    with socket.socket() as closed:  # bound, and not listening
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(NoBrokersAvailable, match=rf"^no broker responds: 127\.0\.0\.1:{port}: connection refused$"):
+            async with Client.connect(f"127.0.0.1:{port}", timeout_s=10) as client:
+                await client.metadata(())

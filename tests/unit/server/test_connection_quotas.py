@@ -17,6 +17,7 @@ class Clock:
 
 
 def quotas(clock: Clock | None = None, **settings: str) -> ConnectionQuotas:
+    """Limits of a broker with the listeners BROKERS, which is for brokers, and CLIENTS."""
     base = {
         "log.dirs": "/nowhere",
         "listeners": TWO_LISTENERS,

@@ -19,6 +19,7 @@ from ottla_broker.wire.codec import read_response, request_class, write_request
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.message_schema import schema_of
 from tests.unit.api.brokers import RawConnection, start_listening
+from tests.unit.async_tests import async_test
 from tests.unit.broker_without_sockets import run_broker
 from tests.unit.coordination.small_coordinator import build_message
 from tests.unit.server.connections import capture_log, request_api_versions
@@ -141,62 +142,54 @@ class Response:
         self._sent.append(self._number)
 
 
-def test_responses_are_sent_at_the_end_of_the_turn_or_when_they_are_many() -> None:
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        turn, sent = GroupTurn(loop, loop.time), list[int]()
-        for number in range(MAX_UNSENT + 1):
-            turn.add_response(Response(number, sent))
-        assert sent == list(range(MAX_UNSENT))
-        await asyncio.sleep(0)
-        assert sent == list(range(MAX_UNSENT + 1))
-
-    asyncio.run(run())
+@async_test
+async def test_responses_are_sent_at_the_end_of_the_turn_or_when_they_are_many() -> None:
+    loop = asyncio.get_running_loop()
+    turn, sent = GroupTurn(loop, loop.time), list[int]()
+    for number in range(MAX_UNSENT + 1):
+        turn.add_response(Response(number, sent))
+    assert sent == list(range(MAX_UNSENT))
+    await asyncio.sleep(0)
+    assert sent == list(range(MAX_UNSENT + 1))
 
 
-def test_responses_do_not_wait_for_the_heartbeats_of_the_next_turn() -> None:
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        turn, sent = GroupTurn(loop, loop.time), list[int]()
-        turn.add_response(Response(1, sent))
-        turn.add_heartbeat(NoHeartbeat())
-        assert sent == [1]
-
-    asyncio.run(run())
+@async_test
+async def test_responses_do_not_wait_for_the_heartbeats_of_the_next_turn() -> None:
+    loop = asyncio.get_running_loop()
+    turn, sent = GroupTurn(loop, loop.time), list[int]()
+    turn.add_response(Response(1, sent))
+    turn.add_heartbeat(NoHeartbeat())
+    assert sent == [1]
 
 
-def test_request_comes_alone_if_no_other_connection_has_sent_one_in_the_last_millisecond() -> None:
-    async def run() -> None:
-        now_s = 5.0
-        turn, first, second = GroupTurn(asyncio.get_running_loop(), lambda: now_s), NoHeartbeat(), NoHeartbeat()
-        assert [turn.receive(one) for one in (first, first, second, first)] == [True, True, False, False]
-        now_s += 2 * ALONE_S
-        assert turn.receive(second)
-        turn.add_heartbeat(first)
-        assert not turn.receive(second)  # the turn already has one
-        await asyncio.sleep(0)
-        assert turn.receive(second)
-
-    asyncio.run(run())
+@async_test
+async def test_request_comes_alone_if_no_other_connection_has_sent_one_in_the_last_millisecond() -> None:
+    now_s = 5.0
+    turn, first, second = GroupTurn(asyncio.get_running_loop(), lambda: now_s), NoHeartbeat(), NoHeartbeat()
+    assert [turn.receive(one) for one in (first, first, second, first)] == [True, True, False, False]
+    now_s += 2 * ALONE_S
+    assert turn.receive(second)
+    turn.add_heartbeat(first)
+    assert not turn.receive(second)  # the turn already has one
+    await asyncio.sleep(0)
+    assert turn.receive(second)
 
 
-def test_many_heartbeats_get_a_share_of_the_time() -> None:
-    async def run() -> None:
-        heartbeats = LongHeartbeats()
-        turn = GroupTurn(asyncio.get_running_loop(), lambda: heartbeats.now_s)
-        for _ in range(4 * MAX_UNSENT):
-            turn.receive(heartbeats)
-            turn.add_heartbeat(heartbeats)
-        await asyncio.sleep(0)
-        assert heartbeats.served == list(range(MAX_UNSENT))
-        heartbeats.now_s += (MAX_UNSENT + 1) / HEARTBEATS_SHARE  # requests that are received between two turns
-        await asyncio.sleep(0)
-        assert len(heartbeats.served) == 3 * MAX_UNSENT
-        await asyncio.sleep(0)
-        assert len(heartbeats.served) == 4 * MAX_UNSENT
-        assert not turn._is_scheduled
-
-    asyncio.run(run())
+@async_test
+async def test_many_heartbeats_get_a_share_of_the_time() -> None:
+    heartbeats = LongHeartbeats()
+    turn = GroupTurn(asyncio.get_running_loop(), lambda: heartbeats.now_s)
+    for _ in range(4 * MAX_UNSENT):
+        turn.receive(heartbeats)
+        turn.add_heartbeat(heartbeats)
+    await asyncio.sleep(0)
+    assert heartbeats.served == list(range(MAX_UNSENT))
+    heartbeats.now_s += (MAX_UNSENT + 1) / HEARTBEATS_SHARE  # requests that are received between two turns
+    await asyncio.sleep(0)
+    assert len(heartbeats.served) == 3 * MAX_UNSENT
+    await asyncio.sleep(0)
+    assert len(heartbeats.served) == 4 * MAX_UNSENT
+    assert not turn._is_scheduled
 
 
 @server_test

@@ -41,7 +41,7 @@ class Lines:
 
 
 @pytest.fixture
-def _logging_restored() -> Iterator[None]:
+def restore_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level, hook = root.handlers[:], root.level, sys.excepthook
     yield
@@ -136,7 +136,7 @@ def test_secrets_are_masked_in_both_formats(text: str, masked: str | None) -> No
         assert "hunter2" not in "".join(lines.text)
 
 
-@pytest.mark.usefixtures("_logging_restored")
+@pytest.mark.usefixtures("restore_logging")
 def test_lines_that_are_no_log_messages_have_the_format_too(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("text", "info")
     print_line("ottla broker 1 ready")

@@ -12,16 +12,15 @@ from unittest.mock import patch
 from kio.schema.errors import ErrorCode
 
 from ottla_broker.replication.partition import Partition
-from ottla_broker.security.authorizer import Operation, Resource
-from ottla_broker.security.principal import Principal
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, write_request
-from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, serve, start_listening
+from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, create_server, start_listening
 from tests.unit.api.requests import fetch_request, produce_request
+from tests.unit.async_tests import wait_until
 from tests.unit.authorizers import DenyAll
-from tests.unit.server.connections import broker_test, eventually
+from tests.unit.server.connections import broker_test
+from tests.unit.server.turn_producer import VERSION, Producer
 
-VERSION = 9
 CORRUPT = bytearray(batch(b"x"))
 CORRUPT[-1] ^= 1
 
@@ -41,60 +40,10 @@ def count_joined() -> Iterator[list[int]]:
         yield counts
 
 
-class RevocableRight(DenyAll):
-    """Allows everything while it is granted."""
-
-    is_granted = True
-
-    def allows(self, principal: Principal, host: str, operation: Operation, resource: Resource) -> bool:
-        return self.is_granted
-
-
-class Producer:
-    """A connection whose requests are sent at once, so that the broker receives them in one
-    turn.
-    """
-
-    def __init__(self, connection: RawConnection) -> None:
-        self.connection = connection
-
-    @classmethod
-    async def open(cls, port: int, partition: int = 0) -> "Producer":
-        """A producer that the broker knows: its first request is answered."""
-        producer = cls(await RawConnection.open(port))
-        assert await producer.produce((partition, batch(b"first"))) == [(0, ErrorCode.none)]
-        return producer
-
-    def send(self, *batches: tuple[int, bytes], acks: int = -1, more: bytes = b"") -> None:
-        """One request for each batch, with its partition; the n-th has correlation id n."""
-        requests = [
-            write_request(0, VERSION, number, "me", produce_request({("a", partition): data}, acks))
-            for number, (partition, data) in enumerate(batches)
-        ]
-        self.connection.writer.write(b"".join(requests) + more)
-
-    async def receive(self, count: int) -> list[tuple[int, ErrorCode]]:
-        """(correlation id, error) of the next responses."""
-        return [(number, error) for number, error, _ in await self.receive_offsets(count)]
-
-    async def receive_offsets(self, count: int) -> list[tuple[int, ErrorCode, int]]:
-        found = []
-        for _ in range(count):
-            frame = await self.connection.receive()
-            response: Any = read_response(frame, 0, VERSION)
-            (partition,) = response.responses[0].partition_responses
-            found.append((int.from_bytes(frame[:4]), partition.error_code, partition.base_offset))
-        return found
-
-    async def produce(self, *batches: tuple[int, bytes], acks: int = -1) -> list[tuple[int, ErrorCode]]:
-        self.send(*batches, acks=acks)
-        return await self.receive(len(batches))
-
-
 @broker_test
 async def test_requests_of_one_turn_are_one_append_for_each_partition(broker: SmallBroker) -> None:
     broker.add_topic("a", 2)
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     await producer.produce((1, batch(b"first")))
     with count_joined() as joined:
@@ -108,7 +57,7 @@ async def test_requests_of_one_turn_are_one_append_for_each_partition(broker: Sm
 @broker_test
 async def test_invalid_request_is_rejected_in_its_place(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     with count_joined() as joined:
         producer.send((0, batch(b"1")), (0, bytes(CORRUPT)), (0, batch(b"2")), (5, batch(b"3")), (0, batch(b"4")))
@@ -127,7 +76,7 @@ async def test_invalid_request_is_rejected_in_its_place(broker: SmallBroker) -> 
 @broker_test
 async def test_failed_write_is_answered_to_every_request_of_the_turn(broker: SmallBroker) -> None:
     broker.add_topic("a", 2)
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
 
     with patch("os.pwritev", side_effect=OSError(errno.EIO, os.strerror(errno.EIO))):
@@ -139,7 +88,7 @@ async def test_failed_write_is_answered_to_every_request_of_the_turn(broker: Sma
 @broker_test
 async def test_fetch_behind_produce_requests_of_its_connection_returns_their_records(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     fetch = write_request(ApiKey.FETCH, 12, 9, "me", fetch_request({("a", 0): 1}))
     producer.send((0, batch(b"1")), (0, batch(b"2")), more=bytes(fetch))
@@ -154,14 +103,14 @@ async def test_fetch_behind_produce_requests_of_its_connection_returns_their_rec
 @broker_test
 async def test_joined_requests_wait_for_the_whole_isr(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a", replicas=(ME, 2))
-    server = serve(broker)
+    server = create_server(broker)
     producer = Producer(await RawConnection.open(await start_listening(server)))
     assert await producer.produce((0, batch(b"first")), acks=1) == [(0, ErrorCode.none)]
     producer.send((0, batch(b"0")), acks=-1)  # has another template, so it is served alone
-    await eventually(lambda: partition.log.end == 2)
+    await wait_until(lambda: partition.log.end == 2)
     with count_joined() as joined:
         producer.send((0, batch(b"1")), (0, batch(b"2")), acks=-1)
-        await eventually(lambda: partition.log.end == 4)
+        await wait_until(lambda: partition.log.end == 4)
     assert joined == [2]
     partition.leader.record_fetch(2, -1, 3, 0)
     assert await producer.receive_offsets(2) == [(0, ErrorCode.none, 1), (0, ErrorCode.none, 2)]
@@ -173,12 +122,14 @@ async def test_joined_requests_wait_for_the_whole_isr(broker: SmallBroker) -> No
 @broker_test
 async def test_only_requests_with_the_right_to_write_are_appended(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    broker.authorizer = authorizer = RevocableRight()
-    server = serve(broker)
+    authorizer = DenyAll()
+    authorizer.denies = False
+    broker.authorizer = authorizer
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     with count_joined() as joined:
         assert await producer.produce((0, batch(b"1")), (0, batch(b"2"))) == [(0, ErrorCode.none), (1, ErrorCode.none)]
-        authorizer.is_granted = False
+        authorizer.denies = True
         denied = await producer.produce((0, batch(b"3")), (0, batch(b"4")))
     assert denied == [(number, ErrorCode.topic_authorization_failed) for number in range(2)]
     assert sum(joined) == 2
@@ -188,19 +139,19 @@ async def test_only_requests_with_the_right_to_write_are_appended(broker: SmallB
 @broker_test
 async def test_records_of_a_connection_that_closes_are_appended(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     producer = await Producer.open(port)
     producer.send(*[(0, batch(b"%d" % number)) for number in range(4)])
     producer.connection.writer.close()
-    await eventually(lambda: partition.log.end == 5 and not server.connections)
+    await wait_until(lambda: partition.log.end == 5 and not server.connections)
     await server.close()
 
 
 @broker_test
 async def test_requests_of_the_turn_are_answered_before_the_connection_finishes(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     (connection,) = server.connections
     requests = b"".join(
@@ -220,7 +171,7 @@ async def test_requests_of_the_turn_are_answered_before_the_connection_finishes(
 @broker_test
 async def test_memory_of_a_turn_is_bounded(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     server._services.produce_turn.max_bytes = 200
     with count_joined() as joined:

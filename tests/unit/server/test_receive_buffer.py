@@ -11,9 +11,10 @@ from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.receive_buffer import LARGE_IN_ROW, LARGE_REQUEST_BYTES, SMALL_BUFFER_BYTES, adapts_receive_buffers
 from ottla_broker.server import listen_on_socket
 from ottla_broker.wire.api_keys import ApiKey
-from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve, start_listening
+from tests.unit.api.brokers import RawConnection, SmallBroker, batch, create_server, start_listening
 from tests.unit.api.requests import produce_request
-from tests.unit.server.connections import broker_test, eventually
+from tests.unit.async_tests import wait_until
+from tests.unit.server.connections import broker_test
 
 SETTINGS = {"log.dirs": "/nowhere", "listeners": "PLAINTEXT://127.0.0.1:0"}
 
@@ -29,16 +30,16 @@ def buffer_and_limit(connection: Connection) -> tuple[int, int]:
     )
 
 
-async def produce(client: RawConnection, payload_bytes: int, requests: int = 1) -> None:
+async def produce_batches(client: RawConnection, payload_bytes: int, requests: int = 1) -> None:
     for _ in range(requests):
         client.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(bytes(payload_bytes))}))
         await client.receive()
 
 
 async def connect(broker: SmallBroker) -> tuple[RawConnection, Connection]:
-    server = serve(broker, ConnectionLimits.from_config(broker.config))
+    server = create_server(broker, ConnectionLimits.from_config(broker.config))
     client = await RawConnection.open(await start_listening(server))
-    await eventually(lambda: bool(server.connections))
+    await wait_until(lambda: bool(server.connections))
     (accepted,) = server.connections
     return client, accepted
 
@@ -48,22 +49,22 @@ async def connect(broker: SmallBroker) -> tuple[RawConnection, Connection]:
 async def test_consecutive_large_requests_have_a_large_buffer(broker: SmallBroker) -> None:
     broker.add_topic("a")
     client, accepted = await connect(broker)
-    await produce(client, LARGE_REQUEST_BYTES, LARGE_IN_ROW - 1)
-    await produce(client, 1)
-    await produce(client, LARGE_REQUEST_BYTES, LARGE_IN_ROW - 1)
+    await produce_batches(client, LARGE_REQUEST_BYTES, LARGE_IN_ROW - 1)
+    await produce_batches(client, 1)
+    await produce_batches(client, LARGE_REQUEST_BYTES, LARGE_IN_ROW - 1)
     small_bytes, small_limit = buffer_and_limit(accepted)
     assert small_bytes == SMALL_BUFFER_BYTES
     assert small_limit <= 2 * SMALL_BUFFER_BYTES
-    await produce(client, LARGE_REQUEST_BYTES)
+    await produce_batches(client, LARGE_REQUEST_BYTES)
     large_bytes, large_limit = buffer_and_limit(accepted)
     assert large_bytes >= 2 * small_bytes
     assert large_limit > 1 << 20
     # What the client has been allowed to send still fits, but it is allowed no more than before.
     for payload_bytes in (1, 1_000, 100_000, 200_000, 1):
-        await produce(client, payload_bytes, 20)
+        await produce_batches(client, payload_bytes, 20)
         now_bytes, now_limit = buffer_and_limit(accepted)
         assert (now_bytes, now_limit <= 2 * SMALL_BUFFER_BYTES) == (large_bytes, True)
-    await produce(client, LARGE_REQUEST_BYTES, LARGE_IN_ROW)
+    await produce_batches(client, LARGE_REQUEST_BYTES, LARGE_IN_ROW)
     assert buffer_and_limit(accepted) == (large_bytes, large_limit)
 
 
@@ -73,7 +74,7 @@ async def test_a_buffer_that_an_operator_has_set_stays(broker: SmallBroker) -> N
     broker.add_topic("a")
     broker.config = Config.of(SETTINGS | {"socket.receive.buffer.bytes": str(SMALL_BUFFER_BYTES)})
     client, accepted = await connect(broker)
-    await produce(client, LARGE_REQUEST_BYTES, LARGE_IN_ROW)
+    await produce_batches(client, LARGE_REQUEST_BYTES, LARGE_IN_ROW)
     now_bytes, now_limit = buffer_and_limit(accepted)
     assert (now_bytes, now_limit <= 2 * SMALL_BUFFER_BYTES) == (SMALL_BUFFER_BYTES, True)
 

@@ -3,10 +3,11 @@
 from ottla_broker.request_times import ApiTimes
 from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
-from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve, start_listening
+from tests.unit.api.brokers import RawConnection, SmallBroker, batch, create_server, start_listening
 from tests.unit.api.requests import fetch_request
-from tests.unit.server.connections import broker_test, eventually
-from tests.unit.server.test_produce_turn import Producer
+from tests.unit.async_tests import wait_until
+from tests.unit.server.connections import broker_test
+from tests.unit.server.turn_producer import Producer
 
 FETCH_VERSION = 12
 
@@ -18,7 +19,7 @@ def counts(server: Server, api: int) -> dict[str, int]:
 @broker_test
 async def test_each_request_of_a_turn_is_counted_once(broker: SmallBroker) -> None:
     broker.add_topic("a", 2)
-    server = serve(broker)
+    server = create_server(broker)
     producer = await Producer.open(await start_listening(server))
     producer.send(*[(number % 2, batch(b"%d" % number)) for number in range(6)])
     await producer.receive(6)
@@ -31,12 +32,12 @@ async def test_each_request_of_a_turn_is_counted_once(broker: SmallBroker) -> No
 @broker_test
 async def test_wait_of_a_fetch_is_its_remote_time(broker: SmallBroker) -> None:
     broker.add_topic("a", 1)
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     consumer, producer = await RawConnection.open(port), await Producer.open(port)
     (before,) = [one for one in server.connections if one.state.port == consumer.writer.get_extra_info("sockname")[1]]
     consumer.send(ApiKey.FETCH, FETCH_VERSION, 1, fetch_request({("a", 0): 1}, wait_ms=60_000, min_bytes=1))
-    await eventually(lambda: [one.api for one in before.waiting_requests()] == [ApiKey.FETCH])
+    await wait_until(lambda: [one.api for one in before.waiting_requests()] == [ApiKey.FETCH])
     assert counts(server, ApiKey.FETCH)["total"] == 0
     await producer.produce((0, batch(b"x")))
     await consumer.receive()
@@ -50,7 +51,7 @@ async def test_wait_of_a_fetch_is_its_remote_time(broker: SmallBroker) -> None:
 @broker_test
 async def test_request_behind_a_fetch_that_waits_has_queue_time(broker: SmallBroker) -> None:
     broker.add_topic("a", 1)
-    server = serve(broker)
+    server = create_server(broker)
     client = await RawConnection.open(await start_listening(server))
     fetch = fetch_request({("a", 0): 0}, wait_ms=30, min_bytes=1)
     client.send(ApiKey.FETCH, FETCH_VERSION, 1, fetch)

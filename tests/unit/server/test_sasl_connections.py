@@ -3,6 +3,8 @@ use no other resources.
 """
 
 import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,17 +15,20 @@ from ottla_broker.config import listener_security
 from ottla_broker.security.jaas import PLAIN_MODULE
 from ottla_broker.security.sasl_session import ListenerSasl, SaslSession
 from ottla_broker.security.scram import MECHANISMS, ScramCredential, ScramMechanism, make_credential
+from ottla_broker.server import Server
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.sasl import ScramClient
-from tests.unit.api.brokers import RawConnection, SmallBroker, serve
-from tests.unit.async_tests import async_test
-from tests.unit.server.connections import capture_log, eventually, request_api_versions
+from tests.unit.api.brokers import RawConnection, SmallBroker, create_server
+from tests.unit.async_tests import async_test, wait_until
+from tests.unit.server.connections import capture_log, request_api_versions
 
 CREDENTIALS = {mechanism: make_credential(mechanism, "right", b"salt", 4096) for mechanism in ScramMechanism}
 
 
-def sasl_broker(folder: Path) -> SmallBroker:
-    return SmallBroker(
+@asynccontextmanager
+async def run_sasl_server(folder: Path) -> AsyncIterator[tuple[Server, int]]:
+    """Yields a broker's server, and the port of its listener with SASL."""
+    broker = SmallBroker(
         folder,
         **{
             "listeners": "PLAINTEXT://127.0.0.1:0,LOGIN://127.0.0.1:0",
@@ -33,50 +38,40 @@ def sasl_broker(folder: Path) -> SmallBroker:
             "listener.name.login.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_alice="right";',
         },
     )
+    server = create_server(broker)
+    try:
+        port = server.bind()["LOGIN"].port
+        await server.serve()
+        yield server, port
+    finally:
+        await server.close()
+        broker.close()
 
 
 @async_test
 async def test_client_that_does_not_log_in_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_security, "LOGIN_TIMEOUT_S", 0.05)
-    broker = sasl_broker(tmp_path)
-    server = serve(broker)
-    try:
-        port = server.bind()["LOGIN"].port
-        await server.serve()
+    async with run_sasl_server(tmp_path) as (_, port):
         connection = await RawConnection.open(port)
         assert (await request_api_versions(connection)).error_code is ErrorCode.none
         assert await connection.is_closed_by_peer()
-    finally:
-        await server.close()
-        broker.close()
 
 
 @async_test
 async def test_rule_18_frame_of_a_client_that_has_not_logged_in_is_bounded(tmp_path: Path) -> None:
-    broker = sasl_broker(tmp_path)
-    server = serve(broker)
-    try:
-        port = server.bind()["LOGIN"].port
-        await server.serve()
+    async with run_sasl_server(tmp_path) as (server, port):
         logged = capture_log()
         for size in (1001, 2**31 - 1, -1):
             connection = await RawConnection.open(port)
             connection.writer.write(struct.pack(">i", size))
             assert await connection.is_closed_by_peer(), size
-        await eventually(lambda: len(logged()) == 3)
+        await wait_until(lambda: len(logged()) == 3)
         assert server.request_memory.allocated_bytes == 0
-    finally:
-        await server.close()
-        broker.close()
 
 
 @async_test
 async def test_bytes_that_are_no_login_cost_their_connection_alone(tmp_path: Path) -> None:
-    broker = sasl_broker(tmp_path)
-    server = serve(broker)
-    try:
-        port = server.bind()["LOGIN"].port
-        await server.serve()
+    async with run_sasl_server(tmp_path) as (_, port):
         logged = capture_log()
         for content in (b"", b"\x60\x82", b"\0" * 30, bytes(range(256)), b"GET / HTTP/1.1\r\n\r\n"):
             connection = await RawConnection.open(port)
@@ -84,9 +79,6 @@ async def test_bytes_that_are_no_login_cost_their_connection_alone(tmp_path: Pat
             assert await connection.is_closed_by_peer(), content
         assert not any("Traceback" in line or "failed" in line for line in logged()), logged()
         assert (await request_api_versions(await RawConnection.open(port))).error_code is ErrorCode.none
-    finally:
-        await server.close()
-        broker.close()
 
 
 def find_credential(user: str, mechanism: ScramMechanism) -> ScramCredential | None:

@@ -15,13 +15,13 @@ from ottla_broker.requests.served_versions import SERVED_VERSIONS
 from ottla_broker.telemetry.otlp import is_installed
 from ottla_broker.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from ottla_broker.wire.codec import read_response, request_class
-from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, serve, start_listening
+from tests.unit.api.brokers import ME, RawConnection, SmallBroker, batch, create_server, start_listening
 from tests.unit.api.requests import fetch_request, produce_request
+from tests.unit.async_tests import wait_until
 from tests.unit.server.connections import (
     API_VERSIONS_REQUEST,
     broker_test,
     capture_log,
-    eventually,
     request_api_versions,
     slow_socket,
 )
@@ -29,7 +29,7 @@ from tests.unit.server.connections import (
 
 @broker_test
 async def test_api_versions_returns_the_served_versions(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     connection = await RawConnection.open(await start_listening(server))
     for version in range(5):
         response = await request_api_versions(connection, version)
@@ -43,7 +43,7 @@ async def test_api_versions_returns_the_served_versions(broker: SmallBroker) -> 
 
 @broker_test
 async def test_features_are_finalized_from_version_3_on(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     broker.image.end_offset = 13
     connection = await RawConnection.open(await start_listening(server))
     for version in (3, 4):
@@ -77,7 +77,7 @@ async def test_features_are_finalized_from_version_3_on(broker: SmallBroker) -> 
 
 @broker_test
 async def test_rule_16_unknown_version_of_api_versions_gets_error_35_in_version_0(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     connection = await RawConnection.open(await start_listening(server))
     header = b"\0\x12\0\x63\0\0\0\x09" + b"\0\x02me"
     connection.writer.write((len(header) + 5).to_bytes(4) + header + b"\0what")
@@ -91,7 +91,7 @@ async def test_rule_16_unknown_version_of_api_versions_gets_error_35_in_version_
 @broker_test
 async def test_responses_have_the_order_of_requests(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     connection = await RawConnection.open(await start_listening(server))
     wait = fetch_request({("a", 0): 0}, wait_ms=200, min_bytes=1 << 20)
     for correlation in range(0, 40, 4):
@@ -106,14 +106,14 @@ async def test_responses_have_the_order_of_requests(broker: SmallBroker) -> None
 
 @broker_test
 async def test_records_that_wait_for_no_response_survive_the_end_of_their_connection(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     (partition,) = broker.add_topic("a")
     connection = await RawConnection.open(await start_listening(server))
     connection.send(ApiKey.FETCH, 12, 0, fetch_request({("a", 0): 0}, wait_ms=20_000, min_bytes=1 << 20))
     for acks, value in ((0, b"sent"), (1, b"unanswered"), (0, b"sent too")):
         connection.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(value)}, acks=acks))
     connection.close()
-    await eventually(lambda: partition.log.end == 2)  # a producer repeats what was not answered
+    await wait_until(lambda: partition.log.end == 2)  # a producer repeats what was not answered
     await server.close()
 
 
@@ -127,11 +127,11 @@ async def test_produce_requests_are_processed_while_earlier_responses_wait(broke
         return True
 
     partition.call_when_committed = when_committed  # type: ignore[method-assign]
-    server = serve(broker)
+    server = create_server(broker)
     connection = await RawConnection.open(await start_listening(server))
     for correlation in range(5):
         connection.send(ApiKey.PRODUCE, 9, correlation, produce_request({("a", 0): batch(b"1")}))
-    await eventually(lambda: len(callbacks) == 5)
+    await wait_until(lambda: len(callbacks) == 5)
     for callback in reversed(callbacks):
         callback(None)
     assert [int.from_bytes((await connection.receive())[:4]) for _ in range(5)] == list(range(5))
@@ -145,7 +145,7 @@ def frame(key: int, version: int, body: bytes) -> bytes:
 
 @broker_test
 async def test_rule_18_malformed_request_closes_its_connection_with_one_log_line(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     other = await RawConnection.open(port)
     bad = {
@@ -185,13 +185,13 @@ async def test_rule_18_memory_of_slow_readers_is_bounded(broker: SmallBroker) ->
     for _ in range(16):
         partition.append_records(batch(bytes(1_000_000)), acks=1)
     bound = 24 << 20
-    server = serve(broker, ConnectionLimits(all_responses_bytes=bound))
+    server = create_server(broker, ConnectionLimits(all_responses_bytes=bound))
     port = await start_listening(server)
     slow = [await slow_connection(port) for _ in range(80)]
     for connection in slow:
         for correlation in range(8):  # the system's own buffers take the first megabytes
             connection.send(ApiKey.FETCH, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(
+    await wait_until(
         lambda: server.response_memory.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 40
     )
     held = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
@@ -205,7 +205,7 @@ async def test_rule_18_memory_of_slow_readers_is_bounded(broker: SmallBroker) ->
     for connection in slow:
         connection.close()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.response_memory.allocated_bytes == 0)
+    await wait_until(lambda: server.response_memory.allocated_bytes == 0)
     await server.close()
 
 
@@ -214,13 +214,13 @@ async def test_rule_18_connections_that_read_nothing_are_closed_for_waiting_ones
     (partition,) = broker.add_topic("a")
     for _ in range(16):
         partition.append_records(batch(bytes(1_000_000)), acks=1)
-    server = serve(broker, ConnectionLimits(all_responses_bytes=4 << 20, slow_reader_timeout_s=0.1))
+    server = create_server(broker, ConnectionLimits(all_responses_bytes=4 << 20, slow_reader_timeout_s=0.1))
     port = await start_listening(server)
     slow = [await slow_connection(port) for _ in range(30)]
     for connection in slow:
         for correlation in range(8):  # the system's own buffers take the first megabytes
             connection.send(ApiKey.FETCH, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(lambda: server.response_memory.is_exhausted)
+    await wait_until(lambda: server.response_memory.is_exhausted)
     other = await RawConnection.open(port)
     other.send(ApiKey.FETCH, 12, 5, fetch_request({("a", 0): 0}))
     assert len(await other.receive()) > 900_000
@@ -230,7 +230,7 @@ async def test_rule_18_connections_that_read_nothing_are_closed_for_waiting_ones
 @broker_test
 async def test_rule_18_requests_of_a_connection_that_reads_nothing_are_not_read(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     connection = await slow_connection(await start_listening(server))
     sent = 0
     request = fetch_request({("a", 0): 0})
@@ -250,12 +250,12 @@ async def test_rule_18_requests_of_a_connection_that_reads_nothing_are_not_read(
 @broker_test
 async def test_rule_18_only_large_requests_wait_for_memory(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker, ConnectionLimits(all_requests_bytes=1 << 20))
+    server = create_server(broker, ConnectionLimits(all_requests_bytes=1 << 20))
     port = await start_listening(server)
     large_senders = [await RawConnection.open(port) for _ in range(4)]
     for sender in large_senders:
         sender.writer.write((900_000).to_bytes(4) + bytes(200_000))
-    await eventually(lambda: server.request_memory.is_exhausted and server.request_memory.has_waiters)
+    await wait_until(lambda: server.request_memory.is_exhausted and server.request_memory.has_waiters)
     assert server.request_memory.allocated_bytes <= 2 << 20
     small = await RawConnection.open(port)
     small.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(b"1")}))
@@ -266,14 +266,14 @@ async def test_rule_18_only_large_requests_wait_for_memory(broker: SmallBroker) 
         sender.close()
     assert await large.receive()
     assert partition.log.end == 2
-    await eventually(lambda: server.request_memory.allocated_bytes == 0)
+    await wait_until(lambda: server.request_memory.allocated_bytes == 0)
     await server.close()
 
 
 @broker_test
 async def test_idle_connections_are_closed_unless_a_request_waits(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    server = serve(broker, ConnectionLimits(idle_s=0.2))
+    server = create_server(broker, ConnectionLimits(idle_s=0.2))
     port = await start_listening(server)
     idle, waiting = await RawConnection.open(port), await RawConnection.open(port)
     waiting.send(ApiKey.FETCH, 12, 7, fetch_request({("a", 0): 0}, wait_ms=700))
@@ -285,7 +285,7 @@ async def test_idle_connections_are_closed_unless_a_request_waits(broker: SmallB
 @broker_test
 async def test_max_connections_per_ip_bounds_connections_of_an_address(broker: SmallBroker) -> None:
     broker.config.set_dynamic(cluster={"max.connections.per.ip": "2"}, broker={})
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     first, second = await RawConnection.open(port), await RawConnection.open(port)
     assert (await request_api_versions(first)).error_code is ErrorCode.none
@@ -293,7 +293,7 @@ async def test_max_connections_per_ip_bounds_connections_of_an_address(broker: S
     third = await RawConnection.open(port)
     assert await third.is_closed_by_peer()
     first.close()
-    await eventually(lambda: len(server.connections) == 1)
+    await wait_until(lambda: len(server.connections) == 1)
     assert (await request_api_versions(await RawConnection.open(port))).error_code is ErrorCode.none
     await server.close()
 
@@ -301,7 +301,7 @@ async def test_max_connections_per_ip_bounds_connections_of_an_address(broker: S
 @broker_test
 async def test_connection_above_the_rate_waits_before_it_is_served(broker: SmallBroker) -> None:
     broker.config.set_dynamic(cluster={"max.connection.creation.rate": "1"}, broker={})
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     early = [await RawConnection.open(port) for _ in range(10)]  # the burst
     late = [await RawConnection.open(port) for _ in range(8)]  # the last one waits 8 s
@@ -318,7 +318,7 @@ async def test_connection_above_the_rate_waits_before_it_is_served(broker: Small
 @broker_test
 async def test_address_above_its_rate_of_new_connections_is_refused_after_a_while(broker: SmallBroker) -> None:
     broker.client_quotas.update({(("ip", None),): {"connection_creation_rate": 0.1}})  # a burst of one
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     first, second = await RawConnection.open(port), await RawConnection.open(port)
     assert (await request_api_versions(first)).error_code is ErrorCode.none
@@ -333,7 +333,7 @@ async def test_address_above_its_rate_of_new_connections_is_refused_after_a_whil
 
 @broker_test
 async def test_requests_of_a_muted_connection_wait_until_its_time_is_over(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     port = await start_listening(server)
     muted = await RawConnection.open(port)
     assert (await request_api_versions(muted)).error_code is ErrorCode.none
@@ -350,11 +350,11 @@ async def test_requests_of_a_muted_connection_wait_until_its_time_is_over(broker
 
 @broker_test
 async def test_port_in_use_is_reported_with_its_listener(broker: SmallBroker) -> None:
-    server = serve(broker)
+    server = create_server(broker)
     port = server.bind()["PLAINTEXT"].port
     other = SmallBroker(Path(broker.config.log_dirs[0]), listeners=f"PLAINTEXT://127.0.0.1:{port}")
     with pytest.raises(ListenError, match=f"PLAINTEXT://127.0.0.1:{port}: address already in use"):
-        serve(other).bind()
+        create_server(other).bind()
     await server.close()
 
 
@@ -362,16 +362,16 @@ async def test_port_in_use_is_reported_with_its_listener(broker: SmallBroker) ->
 async def test_unknown_host_is_reported_with_its_listener(broker: SmallBroker) -> None:
     broker_with_unknown_host = SmallBroker(Path(broker.config.log_dirs[0]), listeners="PLAINTEXT://256.1.1.1:0")
     with pytest.raises(ListenError, match=r"PLAINTEXT://256\.1\.1\.1:0: (?!unknown error)[a-z ]+$"):
-        serve(broker_with_unknown_host).bind()
+        create_server(broker_with_unknown_host).bind()
 
 
 @broker_test
 async def test_closing_the_server_closes_every_connection(broker: SmallBroker) -> None:
     broker.add_topic("a")
-    server = serve(broker)
+    server = create_server(broker)
     wires = [await RawConnection.open(await start_listening(server))]
     wires[0].send(ApiKey.FETCH, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
-    await eventually(lambda: bool(server.connections))
+    await wait_until(lambda: bool(server.connections))
     await server.close()
     assert await wires[0].is_closed_by_peer()
 

@@ -4,74 +4,23 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Coroutine, Iterator
-from functools import wraps
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-import uvloop
 from kio.schema.errors import ErrorCode
 
 from ottla_broker import handshakes
 from ottla_broker.connection_limits import ConnectionLimits
 from ottla_broker.security.principal import ANONYMOUS, Principal, principal_from_certificate
-from ottla_broker.server import Server
 from ottla_broker.wire.api_keys import ApiKey
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_client_certificate
-from tests.unit.api.brokers import RawConnection, SmallBroker, batch, serve
+from tests.unit.api.brokers import RawConnection, SmallBroker, batch, create_server
 from tests.unit.api.requests import fetch_request, produce_request
-from tests.unit.server.certificates import authority, keystore, tls_broker
-from tests.unit.server.connections import capture_log, eventually, request_api_versions, slow_socket
-
-__all__ = ["authority", "keystore"]  # fixtures
-
+from tests.unit.async_tests import wait_until
+from tests.unit.server.certificates import client_context, connect_with_tls, start_both_listeners, tls_test
+from tests.unit.server.connections import capture_log, request_api_versions, slow_socket
 
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 1, -1)
-
-
-def tls_test(**settings: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
-    """Runs a test with a broker that has a PLAINTEXT and an SSL listener on uvloop, for at most 30
-    s.
-    """
-
-    def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-        @wraps(test)
-        def run(tmp_path: Path, authority: CertificateAuthority, keystore: Path) -> None:
-            async def with_broker() -> None:
-                broker = tls_broker(tmp_path, keystore, **settings)
-                try:
-                    await asyncio.wait_for(test(broker, authority), 30)
-                finally:
-                    broker.close()
-
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(with_broker())
-
-        del run.__wrapped__  # so that pytest passes the fixtures
-        return run
-
-    return decorate
-
-
-async def start_listening(server: Server) -> tuple[int, int]:
-    """Starts to serve. Returns the PLAINTEXT and the SSL port."""
-    addresses = server.bind()
-    await server.serve()
-    return addresses["PLAINTEXT"].port, addresses["SSL"].port
-
-
-def client_context(authority: CertificateAuthority, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=authority.certificate)
-    if certificate:
-        context.load_cert_chain(*certificate)
-    return context
-
-
-async def connect_with_tls(port: int, context: ssl.SSLContext) -> RawConnection:
-    return RawConnection(
-        *await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost", limit=1 << 26)
-    )
 
 
 async def receive_alert(connection: RawConnection) -> str:
@@ -92,8 +41,8 @@ async def test_requests_and_responses_of_any_size_work_over_tls(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     connection = await connect_with_tls(port, client_context(authority))
     assert (await request_api_versions(connection)).error_code is ErrorCode.none
     for size in (1, 5_000, 16 << 10, 300_000, 900_000):
@@ -107,14 +56,14 @@ async def test_requests_and_responses_of_any_size_work_over_tls(
         connection.send(ApiKey.PRODUCE, 9, correlation, produce_request({("a", 0): batch(b"x")}))
     assert [int.from_bytes((await connection.receive())[:4]) for _ in range(50)] == list(range(50))
     connection.close()
-    await eventually(lambda: not server.connections)
+    await wait_until(lambda: not server.connections)
     await server.close()
 
 
 @tls_test(ssl_enabled_protocols="TLSv1.2")
 async def test_only_allowed_tls_versions_are_accepted(broker: SmallBroker, authority: CertificateAuthority) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     connection = await connect_with_tls(port, client_context(authority))
     assert connection.writer.get_extra_info("ssl_object").version() == "TLSv1.2"
     assert (await request_api_versions(connection)).error_code is ErrorCode.none
@@ -122,7 +71,7 @@ async def test_only_allowed_tls_versions_are_accepted(broker: SmallBroker, autho
     newest.minimum_version = ssl.TLSVersion.TLSv1_3
     with pytest.raises(ssl.SSLError):
         await connect_with_tls(port, newest)
-    await eventually(lambda: bool(lines()))
+    await wait_until(lambda: bool(lines()))
     assert "the client supports no TLS version that ssl.enabled.protocols allows" in lines()[0]
     await server.close()
 
@@ -131,8 +80,8 @@ async def test_only_allowed_tls_versions_are_accepted(broker: SmallBroker, autho
 async def test_a_downgrade_to_an_older_tls_version_or_to_none_is_refused(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     older = client_context(authority)
     older.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError):
@@ -142,7 +91,7 @@ async def test_a_downgrade_to_an_older_tls_version_or_to_none_is_refused(
     answered = await reader.read()
     writer.close()
     assert answered[:1] in (b"", b"\x15"), "nothing but an alert of TLS"
-    await eventually(lambda: not server.connections)
+    await wait_until(lambda: not server.connections)
     await server.close()
 
 
@@ -150,8 +99,8 @@ async def test_a_downgrade_to_an_older_tls_version_or_to_none_is_refused(
 async def test_principal_of_a_connection_is_that_of_the_client_certificate(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     connection = await connect_with_tls(port, client_context(authority, create_client_certificate(authority, "alice")))
     assert (await request_api_versions(connection)).error_code is ErrorCode.none
     (accepted,) = server.connections
@@ -161,7 +110,7 @@ async def test_principal_of_a_connection_is_that_of_the_client_certificate(
         port, client_context(authority)
     )  # with TLS 1.3 the client completes its handshake before
     assert "certificate required" in await receive_alert(without_certificate)
-    await eventually(lambda: bool(lines()))
+    await wait_until(lambda: bool(lines()))
     assert lines()[0].endswith("the client has no certificate, and ssl.client.auth=required")
     await server.close()
 
@@ -170,8 +119,8 @@ async def test_principal_of_a_connection_is_that_of_the_client_certificate(
 async def test_requested_client_certificate_may_be_missing_but_not_invalid(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     connection = await connect_with_tls(port, client_context(authority))
     assert (await request_api_versions(connection)).error_code is ErrorCode.none
     (accepted,) = server.connections
@@ -182,7 +131,7 @@ async def test_requested_client_certificate_may_be_missing_but_not_invalid(
         port, client_context(authority, create_client_certificate(other_authority, "eve"))
     )
     assert "unknown ca" in await receive_alert(untrusted)
-    await eventually(lambda: bool(lines()))
+    await wait_until(lambda: bool(lines()))
     assert "the client's certificate is rejected: unable to get local issuer certificate" in lines()[0]
     await server.close()
 
@@ -191,8 +140,8 @@ async def test_requested_client_certificate_may_be_missing_but_not_invalid(
 async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    plain, port = await start_listening(server)
+    server = create_server(broker)
+    plain, port = await start_both_listeners(server)
     other = await connect_with_tls(port, client_context(authority))
     lines = capture_log()
     plain_connection = await RawConnection.open(port)
@@ -201,11 +150,11 @@ async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
     assert lines()[0].endswith("the client does not use TLS, and this listener requires it")
     malformed = await RawConnection.open(port)
     malformed.writer.write(b"\x16\x03\x01\x00\x05hello")
-    await eventually(lambda: len(lines()) == 2)
+    await wait_until(lambda: len(lines()) == 2)
     assert "TLS with 127.0.0.1:" in lines()[1]
     with pytest.raises(ssl.SSLCertVerificationError):
         await asyncio.to_thread(shake_hands, port, ssl.create_default_context())
-    await eventually(lambda: len(lines()) == 3)
+    await wait_until(lambda: len(lines()) == 3)
     assert lines()[2].endswith("the client does not trust this broker's certificate (unknown authority)")
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await connect_with_tls(plain, client_context(authority))
@@ -218,7 +167,7 @@ async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
     probe.close()
     assert len(lines()) == 4
     assert (await request_api_versions(other)).error_code is ErrorCode.none
-    await eventually(lambda: len(server.connections) == 1)
+    await wait_until(lambda: len(server.connections) == 1)
     await server.close()
 
 
@@ -234,11 +183,11 @@ def short_timeout(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def test_rule_18_time_and_number_of_handshakes_are_bounded(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     lines = capture_log()
     idle = [await RawConnection.open(port) for _ in range(5)]
-    await eventually(lambda: server.handshakes_in_progress == 5)
+    await wait_until(lambda: server.handshakes_in_progress == 5)
     sixth = await RawConnection.open(port)
     assert await sixth.is_closed_by_peer()
     assert lines()[0].endswith("5 other handshakes are in progress")
@@ -263,30 +212,30 @@ def few_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_rule_18_unfinished_handshakes_are_closed_for_new_ones(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     idle = [await RawConnection.open(port) for _ in range(5)]
-    await eventually(lambda: server.handshakes_in_progress == 5)
+    await wait_until(lambda: server.handshakes_in_progress == 5)
     for first in range(3):
         new = await connect_with_tls(port, client_context(authority))
         assert (await request_api_versions(new)).error_code is ErrorCode.none
         assert await idle[first].is_closed_by_peer()
         idle.append(await RawConnection.open(port))
-        await eventually(lambda: server.handshakes_in_progress == 5)
+        await wait_until(lambda: server.handshakes_in_progress == 5)
     await server.close()
 
 
 @tls_test()
 async def test_handshakes_count_as_connections(broker: SmallBroker, authority: CertificateAuthority) -> None:
     broker.config.set_dynamic(cluster={"max.connections.per.ip": "2"}, broker={})
-    server = serve(broker)
-    plain, port = await start_listening(server)
+    server = create_server(broker)
+    plain, port = await start_both_listeners(server)
     handshaking, plain_connection = await RawConnection.open(port), await RawConnection.open(plain)
     assert (await request_api_versions(plain_connection)).error_code is ErrorCode.none
     for third in (await RawConnection.open(port), await RawConnection.open(plain)):
         assert await third.is_closed_by_peer()
     handshaking.close()
-    await eventually(lambda: not server.handshakes_in_progress)
+    await wait_until(lambda: not server.handshakes_in_progress)
     assert (
         await request_api_versions(await connect_with_tls(port, client_context(authority)))
     ).error_code is ErrorCode.none
@@ -302,8 +251,8 @@ async def test_rule_18_memory_of_slow_readers_over_tls_is_bounded(
     for _ in range(16):
         partition.append_records(batch(bytes(1_000_000)), acks=1)
     bound = 24 << 20
-    server = serve(broker, ConnectionLimits(all_responses_bytes=bound))
-    _, port = await start_listening(server)
+    server = create_server(broker, ConnectionLimits(all_responses_bytes=bound))
+    _, port = await start_both_listeners(server)
     context = client_context(authority)
     slow = [
         RawConnection(
@@ -314,7 +263,7 @@ async def test_rule_18_memory_of_slow_readers_over_tls_is_bounded(
     for connection in slow:
         for correlation in range(8):  # the system's own buffers take the first megabytes
             connection.send(ApiKey.FETCH, 12, correlation, fetch_request({("a", 0): 0}, partition_bytes=50 << 20))
-    await eventually(
+    await wait_until(
         lambda: server.response_memory.is_exhausted and len([c for c in server.connections if not c.is_idle]) >= 15
     )
     unsent = sum(connection._transport.get_write_buffer_size() for connection in server.connections)
@@ -329,7 +278,7 @@ async def test_rule_18_memory_of_slow_readers_over_tls_is_bounded(
         connection.close()
         connection.writer.transport.abort()
     assert len(await other.receive()) > 900_000
-    await eventually(lambda: server.response_memory.allocated_bytes == 0)
+    await wait_until(lambda: server.response_memory.allocated_bytes == 0)
     await server.close()
 
 
@@ -338,13 +287,13 @@ async def test_rule_18_large_requests_over_tls_wait_for_memory(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     (partition,) = broker.add_topic("a")
-    server = serve(broker, ConnectionLimits(all_requests_bytes=1 << 20))
-    _, port = await start_listening(server)
+    server = create_server(broker, ConnectionLimits(all_requests_bytes=1 << 20))
+    _, port = await start_both_listeners(server)
     context = client_context(authority)
     large_senders = [await connect_with_tls(port, context) for _ in range(4)]
     for sender in large_senders:
         sender.writer.write((900_000).to_bytes(4) + bytes(200_000))
-    await eventually(lambda: server.request_memory.is_exhausted and server.request_memory.has_waiters)
+    await wait_until(lambda: server.request_memory.is_exhausted and server.request_memory.has_waiters)
     assert server.request_memory.allocated_bytes <= 2 << 20
     large = await connect_with_tls(port, context)
     large.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(bytes(500_000))}))
@@ -352,7 +301,7 @@ async def test_rule_18_large_requests_over_tls_wait_for_memory(
         sender.writer.transport.abort()
     assert await large.receive()
     assert partition.log.end == 1
-    await eventually(lambda: server.request_memory.allocated_bytes == 0)
+    await wait_until(lambda: server.request_memory.allocated_bytes == 0)
     await server.close()
 
 
@@ -361,11 +310,11 @@ async def test_closing_the_server_closes_connections_and_handshakes(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
     broker.add_topic("a")
-    server = serve(broker)
-    _, port = await start_listening(server)
+    server = create_server(broker)
+    _, port = await start_both_listeners(server)
     handshaking, waiting = await RawConnection.open(port), await connect_with_tls(port, client_context(authority))
     waiting.send(ApiKey.FETCH, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
-    await eventually(lambda: bool(server.connections) and not next(iter(server.connections)).is_idle)
+    await wait_until(lambda: bool(server.connections) and not next(iter(server.connections)).is_idle)
     await server.close()
     assert await handshaking.is_closed_by_peer()
     assert await waiting.receive()  # a received request gets its response

@@ -13,11 +13,9 @@ from ottla_broker.config.listener_security import listener_tls
 from ottla_broker.listener_certificates import ListenError
 from ottla_broker.wire.listener_tls import CLIENT_AUTH_NONE
 from tests.kube.certificates import CertificateAuthority, create_client_certificate, create_server_certificate
-from tests.unit.api.brokers import serve
-from tests.unit.server.certificates import authority, keystore, tls_broker
+from tests.unit.api.brokers import create_server
+from tests.unit.server.certificates import tls_broker
 from tests.unit.server.connections import capture_log
-
-__all__ = ["authority", "keystore"]  # fixtures
 
 Settings = dict[str, str]
 
@@ -54,7 +52,7 @@ def test_invalid_certificates_are_reported_at_start(
 
     async def bind() -> None:
         broker = tls_broker(tmp_path, keystore, **given)
-        serve(broker).bind()
+        create_server(broker).bind()
 
     with pytest.raises(ListenError) as raised:
         asyncio.run(bind())
@@ -67,7 +65,7 @@ def test_invalid_certificates_are_reported_at_start(
 def test_http_takes_the_certificates_of_a_listener_with_tls_only(tmp_path: Path, keystore: Path, name: str) -> None:
     async def find() -> None:
         broker = tls_broker(tmp_path, keystore, **{"http.security.listener": name})
-        server = serve(broker)
+        server = create_server(broker)
         server.bind()
         try:
             find_http_tls(broker.config, server, CLIENT_AUTH_NONE)
@@ -80,6 +78,7 @@ def test_http_takes_the_certificates_of_a_listener_with_tls_only(tmp_path: Path,
 
 
 def write_invalid_files(folder: Path, authority: CertificateAuthority) -> dict[str, Path]:
+    """Returns their paths by the names that settings of the tests have for them."""
     _, other_key = create_server_certificate(authority, "other", ["DNS:x"])
     client, client_key = create_client_certificate(authority, "a-client")
     contents = {
@@ -110,10 +109,10 @@ def test_key_may_have_a_password_and_an_expired_certificate_is_logged(
         )
         months_later = broker.runtime.now_ms() + 90 * 86_400_000
         lines = capture_log()
-        serve(broker).bind()
+        create_server(broker).bind()
         assert lines() == []
         broker.runtime.now_ms = lambda: months_later
-        serve(broker).bind()
+        create_server(broker).bind()
         return lines()
 
     (line,) = asyncio.run(bind())

@@ -27,10 +27,10 @@ from tests.sim.virtual_loop import run_in_virtual_time
 REJECT, RELEASE, ACCEPT = AcknowledgeType.reject, AcknowledgeType.release, AcknowledgeType.accept
 
 
-def acquire_and_acknowledge(records: SharePartition, first: int, last: int, kind: AcknowledgeType) -> None:
-    """Delivers records, and stores their acknowledgement."""
-    records.acquire("m", [Span(first, last)], deadline_ms=0, enough=1000, at_most=1000)
-    write = records.acknowledge("m", [Acknowledgement(first, last, (kind,))], renewed_until_ms=0)
+def acquire_and_acknowledge(records: SharePartition, last: int, kind: AcknowledgeType) -> None:
+    """Delivers records 0 to `last`, and stores their acknowledgement."""
+    records.acquire("m", [Span(0, last)], deadline_ms=0, enough=1000, at_most=1000)
+    write = records.acknowledge("m", [Acknowledgement(0, last, (kind,))], renewed_until_ms=0)
     assert write is not None
     records.commit(write.id)
 
@@ -41,7 +41,7 @@ def states_of(records: SharePartition) -> list[tuple[int, int, DeliveryState]]:
 
 def test_rejected_records_are_archived_after_their_dead_letters() -> None:
     records = SharePartition(0, max_deliveries=3, max_in_flight=100, has_dead_letters=True)
-    acquire_and_acknowledge(records, 0, 4, REJECT)
+    acquire_and_acknowledge(records, 4, REJECT)
     assert states_of(records) == [(0, 4, DeliveryState.archiving)]
     assert records.start_offset == 0 and not records.is_idle
     [letters] = records.take_dead_letters()
@@ -59,7 +59,7 @@ def test_rejected_records_are_archived_after_their_dead_letters() -> None:
 
 def test_records_become_dead_letters_at_the_delivery_limit() -> None:
     records = SharePartition(0, max_deliveries=2, max_in_flight=100, has_dead_letters=True)
-    acquire_and_acknowledge(records, 0, 1, RELEASE)
+    acquire_and_acknowledge(records, 1, RELEASE)
     assert states_of(records) == [(0, 1, DeliveryState.available)]
     records.acquire("m", [Span(0, 1)], deadline_ms=10, enough=9, at_most=9)
     write = records.expire_locks(10)
@@ -70,7 +70,7 @@ def test_records_become_dead_letters_at_the_delivery_limit() -> None:
 
 def test_without_a_topic_records_are_archived_at_once() -> None:
     records = SharePartition(0, max_deliveries=2, max_in_flight=100)
-    acquire_and_acknowledge(records, 0, 4, REJECT)
+    acquire_and_acknowledge(records, 4, REJECT)
     assert (records.start_offset, records.take_dead_letters()) == (5, [])
 
 
@@ -139,7 +139,7 @@ def test_a_group_has_dead_letters_if_its_configs_name_a_topic() -> None:
     assert DeadLetterConfig.of_group(configs) == DeadLetterConfig("dlq.g", True)
 
 
-class StoredStates:
+class FakeShareCoordinator:
     """A share coordinator whose writes fail while `failures` are left."""
 
     def __init__(self) -> None:
@@ -156,8 +156,12 @@ class StoredStates:
         self.updates.append(update)
 
 
-class RecordedQueue:
-    def __init__(self, states: StoredStates) -> None:
+class FakeDeadLetterWriter:
+    """The next write of a state fails after each dead letter. `updates_before`: number of states
+    that were stored before each.
+    """
+
+    def __init__(self, states: FakeShareCoordinator) -> None:
         self.written: list[DeadLetters] = []
         self.updates_before: list[int] = []
         self._states = states
@@ -171,7 +175,9 @@ class RecordedQueue:
         self._states.failures = 1
 
 
-class LedPartition:
+class FakePartition:
+    """A partition that this broker leads."""
+
     leader_epoch = 0
     is_leader = True
 
@@ -180,9 +186,9 @@ class LedPartition:
 
 
 def test_the_leader_archives_records_when_their_dead_letters_are_written() -> None:
-    states = StoredStates()
-    queue = RecordedQueue(states)
-    key, partition, client = SharePartitionKey("g", UUID(int=1), 0), cast(Any, LedPartition()), cast(Any, states)
+    states = FakeShareCoordinator()
+    queue = FakeDeadLetterWriter(states)
+    key, partition, client = SharePartitionKey("g", UUID(int=1), 0), cast(Any, FakePartition()), cast(Any, states)
 
     async def test() -> None:
         leader = SharePartitionLeader(key, partition, client, ShareDeliveryConfig, lambda: True, int, queue)

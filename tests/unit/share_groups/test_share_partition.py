@@ -38,13 +38,14 @@ def acquire(
     return records.acquire(member, spans, deadline_ms=deadline_ms, enough=MANY, at_most=at_most)
 
 
-def acknowledge(records: SharePartition, first: int, last: int, *types: int, member: str = "m") -> StateWrite:
-    write = records.acknowledge(member, [Acknowledgement(first, last, types)], renewed_until_ms=0)
+def acknowledge(records: SharePartition, first: int, last: int, *types: int) -> StateWrite:
+    write = records.acknowledge("m", [Acknowledgement(first, last, types)], renewed_until_ms=0)
     assert write is not None
     return write
 
 
-def error_of(records: SharePartition, *acknowledgements: Acknowledgement, member: str = "m") -> ErrorCode:
+def acknowledgement_error(records: SharePartition, *acknowledgements: Acknowledgement, member: str = "m") -> ErrorCode:
+    """The error of a refused acknowledgement, which must change no record."""
     before = [str(one) for one in records.ranges()]
     with pytest.raises(KafkaError) as raised:
         records.acknowledge(member, acknowledgements, renewed_until_ms=0)
@@ -103,9 +104,9 @@ def test_only_the_member_that_holds_the_lock_acknowledges() -> None:
     records = new_partition()
     acquire(records, 0, 4)
     given = Acknowledgement(0, 4, (ACCEPT,))
-    assert error_of(records, given, member="other") is ErrorCode.invalid_record_state
+    assert acknowledgement_error(records, given, member="other") is ErrorCode.invalid_record_state
     write = acknowledge(records, 0, 2, ACCEPT)
-    assert error_of(records, given) is ErrorCode.invalid_record_state  # a part of it is being stored
+    assert acknowledgement_error(records, given) is ErrorCode.invalid_record_state  # a part of it is being stored
     records.commit(write.id)
     acknowledge(records, 0, 4, ACCEPT)  # below the start offset nothing is left to acknowledge
 
@@ -123,23 +124,23 @@ def test_only_the_member_that_holds_the_lock_acknowledges() -> None:
 def test_impossible_acknowledgements_are_refused(given: Acknowledgement) -> None:
     records = new_partition()
     acquire(records, 0, 4)
-    assert error_of(records, given) is ErrorCode.invalid_request
+    assert acknowledgement_error(records, given) is ErrorCode.invalid_request
 
 
 def test_offsets_that_a_former_leader_may_have_delivered_are_not_in_the_right_state() -> None:
     records = new_partition()
     given = Acknowledgement(0, 4, (ACCEPT,))
-    assert error_of(records, given) is ErrorCode.invalid_record_state
+    assert acknowledgement_error(records, given) is ErrorCode.invalid_record_state
     acquire(records, 0, 4)
     records.commit(acknowledge(records, 0, 4, ACCEPT).id)
-    assert error_of(records, Acknowledgement(5, 5, (ACCEPT,))) is ErrorCode.invalid_record_state
+    assert acknowledgement_error(records, Acknowledgement(5, 5, (ACCEPT,))) is ErrorCode.invalid_record_state
 
 
 def test_offsets_in_one_request_must_be_ascending() -> None:
     records = new_partition()
     acquire(records, 0, 4)
     given = (Acknowledgement(2, 4, (ACCEPT,)), Acknowledgement(0, 2, (ACCEPT,)))
-    assert error_of(records, *given) is ErrorCode.invalid_request
+    assert acknowledgement_error(records, *given) is ErrorCode.invalid_request
 
 
 def test_records_whose_state_cannot_be_stored_stay_acquired() -> None:
@@ -248,6 +249,7 @@ class Model:
     pending: list[tuple[StateWrite, dict[int, int]]] = field(default_factory=list)
 
     def fetch(self, member: str, size: int) -> None:
+        """The member acquires up to `size` records from the fetch offset on."""
         offset = self.records.fetch_offset
         if offset >= END or not self.records.may_acquire:
             return
@@ -263,6 +265,7 @@ class Model:
                 self.holder[at] = member
 
     def acknowledge(self, member: str, first: int, size: int, kind: int) -> None:
+        """The member acknowledges `size` records, whether it holds them or not."""
         wanted = range(first, first + size)
         below = self.records.start_offset
         allowed = all(self.holder.get(at) == member for at in wanted if at >= below)
@@ -279,6 +282,7 @@ class Model:
             self.pending.append((write, {at: kind for at in wanted if at >= below}))
 
     def expire(self) -> None:
+        """Time passes until all locks have expired."""
         self.now_ms += 10
         held = {at for at in self.holder if all(at not in kinds for _, kinds in self.pending)}
         write = self.records.expire_locks(self.now_ms)
@@ -319,6 +323,9 @@ class Model:
         self.records.restore(self.stored)
 
     def check(self) -> None:
+        """Raises AssertionError if a record below the start offset is not done with, or ranges have
+        gaps.
+        """
         assert set(range(self.records.start_offset)) <= self.done, "a record is lost"
         at = self.records.start_offset
         for one in self.records.ranges():

@@ -5,7 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from ottla_broker.share_groups.dead_letters import DeadLetterConfig, DeadLetters
 from ottla_broker.share_groups.share_group_config import READ_UNCOMMITTED, ShareDeliveryConfig
 from ottla_broker.share_groups.share_partition import (
     Acknowledgement,
@@ -16,57 +15,15 @@ from ottla_broker.share_groups.share_partition import (
 from ottla_broker.share_groups.share_partition_leader import ShareFetchLimits, SharePartitionLeader
 from ottla_broker.share_groups.share_state import SharePartitionKey, StateUpdate
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.records import Record, encode_batch
 from tests.unit.async_tests import async_test
-
-BATCHES, VALUE = 2_000, bytes(1_000)
-
-
-class RecordedLog:
-    """Batches of one record. `bytes_read`: by each call."""
-
-    start = 0
-    end = BATCHES
-
-    def __init__(self) -> None:
-        self._batch = encode_batch([Record(0, None, VALUE)])
-        self.bytes_read: list[int] = []
-
-    def size_from(self, offset: int) -> int:
-        return (self.end - offset) * len(self._batch)
-
-    def read(self, offset: int, max_bytes: int, *, up_to: int, at_least_one: bool) -> bytes:
-        count = min(max(max_bytes // len(self._batch), 1), up_to - offset)
-        data = b"".join((offset + at).to_bytes(8) + self._batch[8:] for at in range(count))
-        self.bytes_read.append(len(data))
-        return data
-
-
-class NoDeadLetters:
-    def config_of(self, group_id: str) -> DeadLetterConfig:
-        return DeadLetterConfig()
-
-    async def write(self, group_id: str, source: Any, letters: DeadLetters) -> None:
-        raise AssertionError("the group has no dead-letter topic")
-
-
-class LedPartition:
-    leader_epoch = 0
-    is_leader = True
-
-    def __init__(self, log: RecordedLog) -> None:
-        self.log = log
-        self.read_waiters: Any = set()
-
-    def readable_end(self, isolation: int) -> int:
-        return self.log.end
+from tests.unit.share_groups.led_partition import BATCHES, FakeLog, FakePartition, NoDeadLetters
 
 
 @async_test
 async def test_a_member_that_wants_one_record_does_not_have_the_whole_log_read() -> None:
-    log = RecordedLog()
+    log = FakeLog()
     config = ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
-    partition: Any = LedPartition(log)
+    partition: Any = FakePartition(log)
     states: Any = None
     leader = SharePartitionLeader(
         SharePartitionKey("g", UUID(int=1), 0), partition, states, lambda: config, lambda: True, int, NoDeadLetters()
@@ -80,7 +37,7 @@ async def test_a_member_that_wants_one_record_does_not_have_the_whole_log_read()
     leader.close()
 
 
-class SupersededStates:
+class NewerShareCoordinator:
     """A share coordinator to which the leader's state epoch is over."""
 
     async def write(self, key: SharePartitionKey, update: StateUpdate) -> None:
@@ -90,8 +47,8 @@ class SupersededStates:
 @async_test
 async def test_a_member_whose_groups_offsets_were_set_looks_for_the_leader_again() -> None:
     config = ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
-    partition: Any = LedPartition(RecordedLog())
-    states: Any = SupersededStates()
+    partition: Any = FakePartition(FakeLog())
+    states: Any = NewerShareCoordinator()
     leader = SharePartitionLeader(
         SharePartitionKey("g", UUID(int=1), 0), partition, states, lambda: config, lambda: True, int, NoDeadLetters()
     )
@@ -106,7 +63,7 @@ async def test_a_member_whose_groups_offsets_were_set_looks_for_the_leader_again
 @async_test
 async def test_nothing_is_delivered_after_the_session_with_the_controller_has_ended() -> None:
     in_session = [True]
-    partition: Any = LedPartition(RecordedLog())
+    partition: Any = FakePartition(FakeLog())
     states: Any = None
     key, config = SharePartitionKey("g", UUID(int=1), 0), ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
     leader = SharePartitionLeader(key, partition, states, lambda: config, lambda: in_session[0], int, NoDeadLetters())

@@ -14,19 +14,19 @@ from ottla_broker.share_groups.share_partition_leader import DeliveredRecords, S
 from ottla_broker.share_groups.share_partitions import SharePartitions
 from ottla_broker.share_groups.share_state import SharePartitionKey, ShareState
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.async_tests import async_test
-from tests.unit.share_groups.test_share_partition_leader import BATCHES, LedPartition, NoDeadLetters, RecordedLog
+from tests.unit.async_tests import async_test, run_event_loop
+from tests.unit.share_groups.led_partition import BATCHES, FakeLog, FakePartition, NoDeadLetters
 
 AT: TopicIdPartition = (UUID(int=1), 0)
 LIMITS = ShareFetchLimits(max_bytes=1 << 20, enough=1, at_most=1)
 NEVER_S = 15.0  # until a fetch would end without records
 
 
-class OneTopic:
+class FakePartitions:
     """The partitions of a broker that leads one."""
 
     def __init__(self) -> None:
-        self.partition: Any = LedPartition(RecordedLog())
+        self.partition: Any = FakePartition(FakeLog())
         self.partition.log.end = 0
 
     def topic_name(self, topic_id: UUID) -> str:
@@ -37,12 +37,12 @@ class OneTopic:
             raise KafkaError(ErrorCode.not_leader_or_follower)
         return self.partition
 
-    def change(self) -> None:
+    def wake_readers(self) -> None:
         for waiter in list(self.partition.read_waiters):
             waiter()
 
 
-class StatesInMemory:
+class FakeShareCoordinator:
     """A share coordinator. `start_offset`: where the group begins, in the state epoch of the same
     number.
     """
@@ -58,7 +58,7 @@ class WaitingMember:
     """Member `a`, whose fetch waits for records that there are not yet."""
 
     def __init__(self) -> None:
-        self.topic, self.states = OneTopic(), StatesInMemory()
+        self.topic, self.states = FakePartitions(), FakeShareCoordinator()
         parts: list[Any] = [
             Config.of({"log.dirs": "unused"}),
             SimpleNamespace(configs={}),
@@ -71,11 +71,11 @@ class WaitingMember:
         self.shares = SharePartitions(*parts)
 
     async def begin(self, turns: int = 20) -> "asyncio.Task[Any]":
+        """Opens a session and begins a fetch, and returns it after `turns` of the event loop."""
         session = await self.shares.open_session("g", "a")
         session.update([AT], [])
         fetch = asyncio.create_task(self.shares.fetch(session, LIMITS, min_bytes=1, max_wait_s=NEVER_S))
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await run_event_loop(turns)
         return fetch
 
 
@@ -85,7 +85,7 @@ async def test_a_waiting_member_gets_records_after_another_has_opened_a_session(
     fetch = await member.begin()
     await member.shares.open_session("g", "b")
     member.topic.partition.log.end = BATCHES
-    member.topic.change()
+    member.topic.wake_readers()
     delivered = (await fetch)[AT]
     assert isinstance(delivered, DeliveredRecords) and delivered.acquired == [AcquiredSpan(0, 0, 1)]
     member.shares.close()
@@ -111,7 +111,7 @@ async def test_a_waiting_member_gets_records_from_the_offsets_that_were_set() ->
     member.states.start_offset = 7
     await member.shares.open_session("g", "b")
     member.topic.partition.log.end = BATCHES
-    member.topic.change()
+    member.topic.wake_readers()
     delivered = (await fetch)[AT]
     assert isinstance(delivered, DeliveredRecords) and delivered.acquired == [AcquiredSpan(7, 7, 1)]
     member.shares.close()
@@ -122,7 +122,7 @@ async def test_a_waiting_member_learns_that_another_broker_leads() -> None:
     member = WaitingMember()
     fetch = await member.begin()
     member.topic.partition.is_leader = False
-    member.topic.change()
+    member.topic.wake_readers()
     refused = (await fetch)[AT]
     assert isinstance(refused, KafkaError) and refused.code is ErrorCode.not_leader_or_follower
 

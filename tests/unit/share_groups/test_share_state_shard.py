@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-import pytest
-
 from ottla_broker.share_groups.share_coordinator import ShareCoordinator
 from ottla_broker.share_groups.share_group_config import ShareCoordinatorConfig
 from ottla_broker.share_groups.share_state import (
@@ -30,6 +28,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import iter_records
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
+from tests.unit.kafka_errors import error_of
 
 KEY = SharePartitionKey("g", UUID(int=7), 3)
 ACKED, ARCHIVED, AVAILABLE = DeliveryState.acknowledged, DeliveryState.archived, DeliveryState.available
@@ -44,7 +43,7 @@ class PrunableMemoryJournal(MemoryJournal):
         self.start = offset
 
 
-class States:
+class ShareCoordinatorBroker:
     """A share coordinator with one partition, which can be restarted from its journal."""
 
     def __init__(self, updates_per_snapshot: int) -> None:
@@ -60,9 +59,13 @@ class States:
         return [int.from_bytes((record.key or b"")[:2]) for _, record in iter_records(bytes(self.journal.log))]
 
 
-def run(test: Callable[[States, ShareCoordinator], Awaitable[None]], updates_per_snapshot: int = 500) -> None:
+def run_with_coordinator(
+    test: Callable[[ShareCoordinatorBroker, ShareCoordinator], Awaitable[None]], updates_per_snapshot: int = 500
+) -> None:
+    """Runs a test on virtual time."""
+
     async def main() -> None:
-        states = States(updates_per_snapshot)
+        states = ShareCoordinatorBroker(updates_per_snapshot)
         try:
             await test(states, await states.start())
         finally:
@@ -71,18 +74,12 @@ def run(test: Callable[[States, ShareCoordinator], Awaitable[None]], updates_per
     run_in_virtual_time(main())
 
 
-def update(start_offset: int, *batches: StateBatch, leader_epoch: int = 1, state_epoch: int = 1) -> StateUpdate:
-    return StateUpdate(state_epoch, leader_epoch, start_offset, 0, batches)
-
-
-async def code_of(call: Awaitable[object]) -> ErrorCode:
-    with pytest.raises(KafkaError) as raised:
-        await call
-    return raised.value.code
+def update(start_offset: int, *batches: StateBatch, leader_epoch: int = 1) -> StateUpdate:
+    return StateUpdate(1, leader_epoch, start_offset, 0, batches)
 
 
 def test_a_state_is_restored_from_snapshots_and_updates() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 5)
         for at in range(5, 12):
             await coordinator.write(KEY, update(5, StateBatch(at, at, ACKED if at % 2 else AVAILABLE, 1)))
@@ -92,13 +89,13 @@ def test_a_state_is_restored_from_snapshots_and_updates() -> None:
         coordinator.close()
         assert await (await states.start()).find(KEY) == before
 
-    run(test, updates_per_snapshot=3)
+    run_with_coordinator(test, updates_per_snapshot=3)
 
 
 def test_the_start_offset_does_not_go_back_when_a_leader_has_several_updates_in_flight() -> None:
     """Else the records between, which are acknowledged, would be delivered again."""
 
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         await coordinator.write(KEY, update(5))
         await coordinator.write(KEY, update(0, StateBatch(7, 8, ACKED, 1)))
@@ -106,27 +103,27 @@ def test_the_start_offset_does_not_go_back_when_a_leader_has_several_updates_in_
             state = await shard.read(KEY, 1)
             assert (state.start_offset, state.batches) == (5, (StateBatch(7, 8, ACKED, 1),))
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_former_leaders_and_former_offsets_are_fenced() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
-        assert await code_of(coordinator.read(KEY, 1)) is ErrorCode.unknown_topic_or_partition
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+        assert await error_of(coordinator.read(KEY, 1)) is ErrorCode.unknown_topic_or_partition
         await coordinator.initialize(KEY, 1, -1)
         await coordinator.read(KEY, 4)
-        assert await code_of(coordinator.write(KEY, update(0, leader_epoch=3))) is ErrorCode.fenced_leader_epoch
-        assert await code_of(coordinator.read(KEY, 3)) is ErrorCode.fenced_leader_epoch
+        assert await error_of(coordinator.write(KEY, update(0, leader_epoch=3))) is ErrorCode.fenced_leader_epoch
+        assert await error_of(coordinator.read(KEY, 3)) is ErrorCode.fenced_leader_epoch
         await coordinator.initialize(KEY, 2, 10)
-        assert await code_of(coordinator.write(KEY, update(0, leader_epoch=4))) is ErrorCode.fenced_state_epoch
-        assert await code_of(coordinator.initialize(KEY, 1, 0)) is ErrorCode.fenced_state_epoch
+        assert await error_of(coordinator.write(KEY, update(0, leader_epoch=4))) is ErrorCode.fenced_state_epoch
+        assert await error_of(coordinator.initialize(KEY, 1, 0)) is ErrorCode.fenced_state_epoch
         state = await coordinator.read(KEY, 4)
         assert (state.state_epoch, state.start_offset, state.batches) == (2, 10, ())
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_a_state_that_is_initialized_again_keeps_what_was_acknowledged() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, -1)
         await coordinator.write(KEY, update(5, StateBatch(7, 8, ACKED, 1)))
         await coordinator.initialize(KEY, 1, -1)
@@ -134,33 +131,33 @@ def test_a_state_that_is_initialized_again_keeps_what_was_acknowledged() -> None
             state = await shard.read(KEY, 1)
             assert (state.start_offset, state.batches) == (5, (StateBatch(7, 8, ACKED, 1),))
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_a_change_that_cannot_be_appended_changes_nothing() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         before = await coordinator.find(KEY)
         states.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
         write = coordinator.write(KEY, update(0, StateBatch(0, 4, ACKED, 1)))
-        assert await code_of(write) is ErrorCode.coordinator_not_available
-        assert await code_of(coordinator.delete(KEY)) is ErrorCode.coordinator_not_available
+        assert await error_of(write) is ErrorCode.coordinator_not_available
+        assert await error_of(coordinator.delete(KEY)) is ErrorCode.coordinator_not_available
         assert await coordinator.find(KEY) == before
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_impossible_batches_are_refused() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         for batch in (StateBatch(4, 3, ACKED, 1), StateBatch(-1, 3, ACKED, 1), StateBatch(0, 3, 1, 1)):
-            assert await code_of(coordinator.write(KEY, update(0, batch))) is ErrorCode.invalid_request
+            assert await error_of(coordinator.write(KEY, update(0, batch))) is ErrorCode.invalid_request
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_a_deleted_state_stays_deleted() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         await coordinator.delete(KEY)
         await coordinator.delete(KEY)
@@ -168,11 +165,11 @@ def test_a_deleted_state_stays_deleted() -> None:
         coordinator.close()
         assert await (await states.start()).find(KEY) is None
 
-    run(test)
+    run_with_coordinator(test)
 
 
 def test_records_before_the_oldest_snapshot_are_deleted() -> None:
-    async def test(states: States, coordinator: ShareCoordinator) -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         cold = KEY._replace(partition=4)
         await coordinator.initialize(cold, 1, 0)
@@ -184,7 +181,7 @@ def test_records_before_the_oldest_snapshot_are_deleted() -> None:
         assert states.journal.start > 20
         assert (await coordinator.find(cold)) is not None
 
-    run(test, updates_per_snapshot=5)
+    run_with_coordinator(test, updates_per_snapshot=5)
 
 
 def test_newer_states_replace_older_ones_offset_by_offset() -> None:

@@ -24,11 +24,12 @@ class Echo(asyncio.Protocol):
         self.transport.write(data)  # type: ignore[attr-defined]
 
 
-async def serve(loop: SimulatedLoop, host: str = "server") -> SimulatedProcess:
-    process = SimulatedProcess(loop, host)
+async def serve_echo(loop: SimulatedLoop) -> SimulatedProcess:
+    """Starts a process on the host `server` that echoes what it receives on port 1."""
+    process = SimulatedProcess(loop, "server")
 
     async def serving() -> None:
-        await loop.create_server(Echo, host, 1)
+        await loop.create_server(Echo, "server", 1)
 
     await process.run(serving())
     return process
@@ -45,7 +46,7 @@ async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
 @pytest.mark.parametrize("seed", range(5))
 def test_bytes_arrive_in_order_however_segments_are_split(seed: int) -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
-        await serve(loop)
+        await serve_echo(loop)
         reader, writer = await connect()
         sent = Random(seed).randbytes(2_000_000)
         for at in range(0, len(sent), 77_777):
@@ -57,7 +58,7 @@ def test_bytes_arrive_in_order_however_segments_are_split(seed: int) -> None:
 
 def test_writer_to_a_paused_reader_is_paused() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
-        process = await serve(loop)
+        process = await serve_echo(loop)
         process.pause()
         reader, writer = await connect()
         writer.write(bytes(1 << 20))
@@ -74,7 +75,7 @@ def test_closed_port_refuses_and_killed_process_closes_connections() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         with pytest.raises(ConnectionRefusedError):
             await connect()
-        process = await serve(loop)
+        process = await serve_echo(loop)
         reader, _writer = await connect()
         process.kill()
         assert await asyncio.wait_for(reader.read(), 1) == b""
@@ -86,7 +87,7 @@ def test_closed_port_refuses_and_killed_process_closes_connections() -> None:
 
 def test_cut_link_hangs_both_sides_and_delivers_when_restored() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
-        await serve(loop)
+        await serve_echo(loop)
         reader, writer = await connect()
         network.cut_link("driver", "server")
         writer.write(b"hello")
@@ -114,7 +115,7 @@ def test_link_slowed_twice_is_restored_when_both_faults_end() -> None:
 
 def test_host_without_power_is_silent_and_resets_when_back() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
-        process = await serve(loop)
+        process = await serve_echo(loop)
         reader, writer = await connect()
         network.lose_power("server")
         process.kill()
@@ -150,7 +151,7 @@ def test_dead_process_runs_nothing_not_even_its_cleanup() -> None:
 
 def test_delayed_packet_holds_up_only_its_own_connection() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
-        await serve(loop)
+        await serve_echo(loop)
         lost, other = await connect(), await connect()
         with network.packets_delayed(lambda direction, piece: direction[1] == "server" and piece == b"lost", 2.0):
             lost[1].write(b"lost")
@@ -168,7 +169,7 @@ def test_delayed_packet_holds_up_only_its_own_connection() -> None:
 
 def test_stalled_connection_delivers_in_order_when_the_stall_ends() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
-        await serve(loop)
+        await serve_echo(loop)
         stalled, other = await connect(), await connect()
         with network.connections_stalled(lambda _, piece: piece.startswith(b"lost")) as ends:
             stalled[1].write(b"lost")

@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(stream: io.StringIO, lines: list[dict[str, Any]], step_s: float) -> list[str]:
+def display_lines(stream: io.StringIO, lines: list[dict[str, Any]], step_s: float) -> list[str]:
     """The written lines, if this time passes from line to line."""
     clock: Iterator[float] = (number * step_s for number in range(100))
     display = CatchUpDisplay(stream, clock=lambda: next(clock))
@@ -64,14 +64,16 @@ def test_share_is_never_outside_of_its_range(batches: list[tuple[int, int]]) -> 
 
 def test_lines_are_written_at_intervals_and_end_when_the_pipeline_is_live() -> None:
     lines = [RUNNING, batch(1_000, 4_000), {**batch(0, 4_000)}, batch(1_000, 3_000), batch(3_000, 0), batch(5, 0)]
-    assert shown(io.StringIO(), lines, step_s=4) == [
+    assert display_lines(io.StringIO(), lines, step_s=4) == [
         "████░░░░░░░░░░░░░░░░░░░░  20%  1,000 of 5,000 records  250/s  16 s left",
         "caught up with 5,000 records after 12 s; live",
     ]
 
 
 def test_terminal_shows_a_bar_that_is_replaced() -> None:
-    text = "".join(shown(Terminal(), [RUNNING, batch(1_000, 4_000), batch(1_000, 3_000), batch(3_000, 0)], step_s=1))
+    text = "".join(
+        display_lines(Terminal(), [RUNNING, batch(1_000, 4_000), batch(1_000, 3_000), batch(3_000, 0)], step_s=1)
+    )
     assert text.count("\x1b[K") == 3
     assert "40%  2,000 of 5,000 records  1,000/s  3 s left" in text
 
@@ -85,7 +87,7 @@ def test_seconds_are_formatted_with_their_two_largest_units(seconds: float, text
 
 def test_pipeline_that_ends_leaves_the_bar_in_a_line_of_its_own() -> None:
     stream = Terminal()
-    shown(stream, [RUNNING, batch(1_000, 4_000), {"state": "failed", "error": "e"}], step_s=1)
+    display_lines(stream, [RUNNING, batch(1_000, 4_000), {"state": "failed", "error": "e"}], step_s=1)
     assert stream.getvalue().endswith("4 s left\n")
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from ottla_operator.resources.common import API_VERSION
-from ottla_spark.definition import parse_pipeline
 from ottla_spark.errors import PipelineError
 from ottla_spark.spark_conf import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE
 from ottla_spark.streaming.checkpoint import (
@@ -20,61 +17,52 @@ from ottla_spark.streaming.checkpoint import (
     parse_offset_log,
     resume_metadata,
 )
+from tests.unit.spark.small_pipeline import small_pipeline
 
 CONF = {STATE_STORE: ROCKSDB}
 STREAMS = {"s": "t"}
-P = parse_pipeline(
-    {
-        "apiVersion": API_VERSION,
-        "kind": "Pipeline",
-        "metadata": {"name": "p"},
-        "spec": {
-            "clusterRef": {"name": "c"},
-            "sources": {"s": {"topic": "t", "format": {"type": "raw"}}},
-            "sinks": [{"from": "s", "console": {}}],
-        },
-    },
-    Path(),
-)
+PIPELINE = small_pipeline()
 
 
 def test_new_checkpoint_has_the_configured_shuffle_partitions_or_two_for_each_core() -> None:
-    assert resume_metadata(None, P, {"t": "id"}, CONF, cores=4) == CheckpointMetadata(
+    assert resume_metadata(None, PIPELINE, {"t": "id"}, CONF, cores=4) == CheckpointMetadata(
         {"t": "id"}, ROCKSDB, 8, "p", STREAMS
     )
-    assert resume_metadata(None, P, {}, CONF, cores=500).shuffle_partitions == 200
-    assert resume_metadata(None, P, {}, {**CONF, SHUFFLE_PARTITIONS: "3"}, cores=4).shuffle_partitions == 3
+    assert resume_metadata(None, PIPELINE, {}, CONF, cores=500).shuffle_partitions == 200
+    assert resume_metadata(None, PIPELINE, {}, {**CONF, SHUFFLE_PARTITIONS: "3"}, cores=4).shuffle_partitions == 3
 
 
 def test_existing_checkpoint_keeps_its_shuffle_partitions_on_another_machine() -> None:
     stored = CheckpointMetadata({"t": "id"}, ROCKSDB, 8)
-    assert resume_metadata(stored, P, {"t": "id", "u": "new"}, CONF, cores=64) == CheckpointMetadata(
+    assert resume_metadata(stored, PIPELINE, {"t": "id", "u": "new"}, CONF, cores=64) == CheckpointMetadata(
         {"t": "id", "u": "new"}, ROCKSDB, 8, "p", STREAMS
     )
 
 
 def test_changed_shuffle_partitions_are_an_error_with_a_remedy() -> None:
     with pytest.raises(PipelineError, match=r"created with spark.sql.shuffle.partitions=8.*now says 4.*set it back"):
-        resume_metadata(CheckpointMetadata({}, ROCKSDB, 8), P, {}, {**CONF, SHUFFLE_PARTITIONS: "4"}, cores=1)
+        resume_metadata(CheckpointMetadata({}, ROCKSDB, 8), PIPELINE, {}, {**CONF, SHUFFLE_PARTITIONS: "4"}, cores=1)
 
 
 def test_changed_state_store_is_an_error() -> None:
     with pytest.raises(PipelineError, match=r"cannot change"):
-        resume_metadata(CheckpointMetadata({}, "other", 8), P, {}, CONF, cores=1)
+        resume_metadata(CheckpointMetadata({}, "other", 8), PIPELINE, {}, CONF, cores=1)
 
 
 def test_checkpoint_of_another_pipeline_is_an_error() -> None:
     with pytest.raises(
         PipelineError, match=r"^the checkpoint belongs to pipeline q; each pipeline needs its own checkpoint$"
     ):
-        resume_metadata(CheckpointMetadata({}, ROCKSDB, 8, "q"), P, {}, CONF, cores=1)
+        resume_metadata(CheckpointMetadata({}, ROCKSDB, 8, "q"), PIPELINE, {}, CONF, cores=1)
 
 
 def test_changed_topic_of_a_source_is_an_error() -> None:
     with pytest.raises(
         PipelineError, match=r"^source s read the topic before when the checkpoint was created, and now reads t, "
     ):
-        resume_metadata(CheckpointMetadata({}, ROCKSDB, 8, "p", {"s": "before", "gone": "x"}), P, {}, CONF, cores=1)
+        resume_metadata(
+            CheckpointMetadata({}, ROCKSDB, 8, "p", {"s": "before", "gone": "x"}), PIPELINE, {}, CONF, cores=1
+        )
 
 
 def test_re_created_topic_is_an_error() -> None:

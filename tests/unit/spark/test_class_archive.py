@@ -11,6 +11,7 @@ import pytest
 
 from ottla_spark.class_archive import ArchiveWriter, ClassArchive, archive_writing, class_archive, delete_oldest
 from ottla_spark.spark_conf import spark_conf
+from tests.waiting import eventually
 
 OPTIONS = "spark.driver.extraJavaOptions"
 WAIT_S = 20.0
@@ -65,24 +66,16 @@ def test_first_run_lists_its_classes_and_later_ones_read_the_archive(archive: Cl
     with archive_writing(archive, "/a.jar", rows.is_set):
         assert not archive.file.exists()
         rows.set()
-        await_file(archive.file)
+        eventually(archive.file.exists)
     assert Path(f"{java}.listed").read_text() == "java/lang/Object\n", "without the line that is not complete"
     assert archive.java_options()[-1] == f"-XX:SharedArchiveFile={archive.file}"
     assert {it.suffix for it in archive.file.parent.iterdir()} == {".jsa", ".lock"}
 
 
-def await_file(file: Path) -> None:
-    waiting, deadline = threading.Event(), WAIT_S
-    while not file.exists() and deadline > 0:
-        waiting.wait(0.05)
-        deadline -= 0.05
-    assert file.exists()
-
-
 def test_end_of_the_run_ends_the_writer_and_leaves_nothing(archive: ClassArchive, java: Path) -> None:
     set_script(java, f'{WRITES}touch "$0.started"\nexec sleep 600')
     with archive_writing(archive, "/a.jar", lambda: True):
-        await_file(Path(f"{java}.started"))
+        eventually(Path(f"{java}.started").exists)
     assert [it.suffix for it in archive.file.parent.iterdir()] == [".lock"]
 
 

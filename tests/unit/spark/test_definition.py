@@ -231,19 +231,19 @@ def test_error_of_an_invalid_resource_names_the_field(document: dict[str, Any], 
     assert "\n" not in str(raised.value)
 
 
-def written(folder: Path, *documents: object) -> Path:
+def write_documents(folder: Path, *documents: object) -> Path:
     path = folder / "pipelines.yaml"
     path.write_text(yaml.safe_dump_all(documents))
     return path
 
 
 def test_pipeline_is_found_among_other_resources(tmp_path: Path) -> None:
-    path = written(tmp_path, {"kind": "Topic"}, VALID)
+    path = write_documents(tmp_path, {"kind": "Topic"}, VALID)
     assert isinstance(load_pipeline(path), PipelineDefinition)
 
 
 def test_one_of_several_pipelines_is_selected_by_name(tmp_path: Path) -> None:
-    path = written(tmp_path, VALID, with_field("metadata", "name", to="other"))
+    path = write_documents(tmp_path, VALID, with_field("metadata", "name", to="other"))
     with pytest.raises(PipelineError, match=r"several Pipelines .copy, other.; select one with --name"):
         load_pipeline(path)
     assert load_pipeline(path, "other").name == "other"

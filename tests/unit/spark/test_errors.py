@@ -118,7 +118,7 @@ def test_type_of_an_error_is_the_class_of_its_cause_without_the_message(error_te
     assert find_error_type(RuntimeError(error_text)) == expected
 
 
-def test_type_of_a_pipelines_own_error() -> None:
+def test_type_of_a_pipelines_own_error_is_pipeline_error() -> None:
     assert find_error_type(PipelineError("ValueError: 4711")) == "PipelineError"
 
 

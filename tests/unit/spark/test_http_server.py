@@ -18,7 +18,7 @@ from ottla_spark.http_server import serve_progress
 from ottla_spark.progress import ProgressLog, format_lag, parse_progress_event
 from ottla_spark.progress_snapshot import ProgressSnapshot
 from ottla_spark.stop import find_runners, stop_runner
-from tests.unit.spark.test_progress import EVENT
+from tests.unit.spark.progress_events import EVENT
 
 LAG = format_lag({("flights", 0): 50, ("flights", 1): 0}, {("flights", 0): 1000}, 3500)
 RUNNER = """\
@@ -30,6 +30,7 @@ signal.pause()
 
 
 def finished_progress() -> ProgressSnapshot:
+    """The snapshot after two batches, of two queries."""
     now = ProgressSnapshot()
     report = ProgressLog(None, "hourly", now)
     report.write_state("running", group="g")

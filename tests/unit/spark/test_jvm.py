@@ -16,7 +16,7 @@ cat
 """
 
 
-def script(file: Path, text: str) -> Path:
+def write_script(file: Path, text: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"#!/bin/sh\n{text}")
     file.chmod(0o755)
@@ -28,8 +28,8 @@ def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A spark-submit that the test can change."""
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    script(tmp_path / "bin" / "java", "echo 'openjdk version \"17.0.1\"'")
-    return script(tmp_path / "bin" / "spark-submit", LISTENS)
+    write_script(tmp_path / "bin" / "java", "echo 'openjdk version \"17.0.1\"'")
+    return write_script(tmp_path / "bin" / "spark-submit", LISTENS)
 
 
 def test_jvm_is_named_by_variables_and_ends_with_its_input(submit: Path, tmp_path: Path) -> None:
@@ -54,13 +54,13 @@ def test_secrets_are_not_on_the_command_line(submit: Path, tmp_path: Path) -> No
 
 
 def test_jvm_that_exits_is_an_error(submit: Path, tmp_path: Path) -> None:
-    script(submit, "exit 3")
+    write_script(submit, "exit 3")
     with pytest.raises(PipelineError, match="JVM has exited with code 3"):
         Jvm({}, tmp_path).environment()
 
 
 def test_older_java_is_reported_when_the_jvm_exits(submit: Path, tmp_path: Path) -> None:
-    script(submit, "exit 1")
-    script(tmp_path / "bin" / "java", "echo 'openjdk version \"11.0.2\"' >&2")
+    write_script(submit, "exit 1")
+    write_script(tmp_path / "bin" / "java", "echo 'openjdk version \"11.0.2\"' >&2")
     with pytest.raises(MissingDependency, match=r"need Java 17 or newer; .*/bin/java is Java 11"):
         Jvm({}, tmp_path).environment()

@@ -18,31 +18,10 @@ from ottla_spark.progress import (
     parse_offsets,
     parse_progress_event,
 )
-
-EVENT: dict[str, Any] = {
-    "name": "delays",
-    "batchId": 7,
-    "numInputRows": 60000,
-    "inputRowsPerSecond": 1500.5,
-    "processedRowsPerSecond": 20000.0,
-    "durationMs": {"triggerExecution": 3012},
-    "eventTime": {"watermark": "2013-10-27T22:05:00.000Z"},
-    "sources": [
-        {
-            "startOffset": {"flights": {"0": 100, "1": 90}},
-            "endOffset": {"flights": {"0": 200, "1": 190}},
-            "latestOffset": {"flights": {"0": 250, "1": 190}},
-        }
-    ],
-    "observedMetrics": {
-        "counts": {"rows": 12},
-        "undecoded_flights": {"dead": 2, "rejected:flights:undecoded": 2},
-        "broken_departures": {"dead": 1, "rejected:departures:sane": 1, "rejected:departures:known": 0},
-    },
-}
+from tests.unit.spark.progress_events import EVENT
 
 
-def done(query: str, ends: dict[int, int]) -> BatchProgress:
+def completed_batch(query: str, ends: dict[int, int]) -> BatchProgress:
     source = {"endOffset": {"t": {str(p): o for p, o in ends.items()}}}
     return parse_progress_event({"name": query, "batchId": 0, "numInputRows": 1, "sources": [source]})
 
@@ -71,11 +50,11 @@ def test_offsets_are_parsed_from_objects_and_from_text() -> None:
 
 def test_committable_offset_is_the_smallest_of_all_queries() -> None:
     positions = QueryOffsets()
-    positions.add_batch(done("a", {0: 10, 1: 5}))
-    positions.add_batch(done("b", {0: 4, 1: 5}))
+    positions.add_batch(completed_batch("a", {0: 10, 1: 5}))
+    positions.add_batch(completed_batch("b", {0: 4, 1: 5}))
     assert positions.committable == {("t", 0): 4, ("t", 1): 5}
     assert positions.lag_records({("t", 0): 20, ("t", 1): 5}) == {("t", 0): 16, ("t", 1): 0}
-    positions.add_batch(done("b", {0: 20, 1: 5}))
+    positions.add_batch(completed_batch("b", {0: 20, 1: 5}))
     assert positions.committable[("t", 0)] == 10
 
 
@@ -83,9 +62,9 @@ def test_query_without_a_batch_in_this_run_is_at_its_checkpoint() -> None:
     positions = QueryOffsets()
     positions.add_query("a", frozenset("t"), {("t", 0): 10})
     positions.add_query("b", frozenset("t"), {("t", 0): 4})
-    positions.add_batch(done("a", {0: 20}))
+    positions.add_batch(completed_batch("a", {0: 20}))
     assert positions.committable == {("t", 0): 4} and not positions.all_queries_reported
-    positions.add_batch(done("b", {0: 30}))
+    positions.add_batch(completed_batch("b", {0: 30}))
     assert positions.committable == {("t", 0): 20} and positions.all_queries_reported
 
 
@@ -101,7 +80,7 @@ def test_partition_that_a_query_has_not_processed_is_not_committable() -> None:
     )
     assert positions.committable == {("u", 0): 7}, "what it does not read does not wait for it"
     assert positions.lag_records({("t", 0): 6, ("u", 0): 7})[("t", 0)] == 1, "and how far the first is may be known"
-    positions.add_batch(done("new", {0: 3, 1: 1}))
+    positions.add_batch(completed_batch("new", {0: 3, 1: 1}))
     assert positions.committable == {("t", 0): 3, ("u", 0): 7}, "nor is a partition that only one has seen so far"
 
 
@@ -117,7 +96,7 @@ def test_end_offset_is_the_smallest_of_two_streams_of_one_topic() -> None:
 def test_lag_is_never_negative(steps: list[tuple[str, int, int]]) -> None:
     positions = QueryOffsets()
     for query, end, more in steps:
-        positions.add_batch(done(query, {0: end}))
+        positions.add_batch(completed_batch(query, {0: end}))
         assert all(records >= 0 for records in positions.lag_records({("t", 0): more}).values())
         assert positions.committable[("t", 0)] == min(at[("t", 0)] for at in positions.ends.values())
 

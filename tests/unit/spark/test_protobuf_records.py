@@ -75,7 +75,7 @@ def decode(writer: RecordSchema, reader: RecordSchema, value: bytes) -> dict[str
     return dict(zip(columns.names, open_decoder(writer, reader, 7)(value), strict=True))
 
 
-def framed(message: Any, *path: int) -> bytes:
+def encode_framed(message: Any, *path: int) -> bytes:
     return frame_header(7) + encode_message_indexes(path or (0,)) + bytes(message.SerializeToString())
 
 
@@ -95,7 +95,7 @@ def test_record_with_everything_is_read_and_written_again() -> None:
         big=2**64 - 1, raw=b"\x00\xff", numbers=[0, 2**32 - 1],
     )  # fmt: skip
     message.address.at[4].b = True
-    found = decode(schema, schema, framed(message))
+    found = decode(schema, schema, encode_framed(message))
     assert found == {
         "id": -3, "city": "", "lines": [(2**40,), (-1,)], "prices": {"a": 1.5}, "state": "PAID", "card": None,
         "cash": 0, "at": AT, "took": datetime.timedelta(seconds=-1, microseconds=-5), "note": "n",
@@ -109,7 +109,7 @@ def test_record_with_everything_is_read_and_written_again() -> None:
 
 def test_record_without_anything_has_zeros_and_nulls() -> None:
     schema = schema_of(EVERYTHING, common=COMMON)
-    assert decode(schema, schema, framed(class_of(schema)())) == {
+    assert decode(schema, schema, encode_framed(class_of(schema)())) == {
         "id": 0, "city": None, "lines": [], "prices": {}, "state": "NEW", "card": None, "cash": None, "at": None,
         "took": None, "note": None, "more": None, "big": Decimal(0), "raw": b"", "numbers": [], "address": None,
     }  # fmt: skip
@@ -127,11 +127,11 @@ def test_fields_are_matched_by_number_and_the_reader_has_its_defaults() -> None:
         "message Inner { optional int32 y = 2; optional string z = 3; } enum K { A0 = 0; A1 = 1; } }"
     )
     message = class_of(writer)(id=-5, old="x", flag=True, b={"x": 1, "y": 2}, kind=1, tags=["a", "b"], one="1")
-    assert decode(writer, reader, framed(message)) == {
+    assert decode(writer, reader, encode_framed(message)) == {
         "number": -5, "added": "none", "gone": None, "flag": 1, "b": (2, None), "kind": "A1", "tags": "b",
         "one": ["1"],
     }  # fmt: skip
-    assert decode(writer, reader, framed(class_of(writer)(kind=9)))["kind"] == "9"
+    assert decode(writer, reader, encode_framed(class_of(writer)(kind=9)))["kind"] == "9"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_types_that_cannot_be_read_as_the_readers_are_refused(of_writer: str, of
     text = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message A {{ {} f = 1; }} message B {{ }}'
     writer, reader = schema_of(text.format(of_writer)), schema_of(text.format(of_reader))
     with pytest.raises(ValueError, match=sentence):
-        decode(writer, reader, framed(class_of(writer)()))
+        decode(writer, reader, encode_framed(class_of(writer)()))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_value_that_the_readers_type_cannot_have_is_undecodable(of_writer: str, 
     text = 'syntax = "proto3"; message A {{ {} f = 1; }}'
     writer, reader = schema_of(text.format(of_writer)), schema_of(text.format(of_reader))
     with pytest.raises(ValueError, match="is not a message A of schema 7"):
-        decode(writer, reader, framed(class_of(writer)(f=value)))
+        decode(writer, reader, encode_framed(class_of(writer)(f=value)))
 
 
 def test_records_that_are_no_messages_are_undecodable() -> None:
@@ -177,17 +177,17 @@ def test_records_that_are_no_messages_are_undecodable() -> None:
         ),
         (frame_header(7) + b"\x02\x01", schema, schema, r"names the message \[-1\]"),
         (
-            framed(class_of(other)(id=1), 1),
+            encode_framed(class_of(other)(id=1), 1),
             schema,
             schema,
             "is a message shop.Other; the reader's schema is shop.Order",
         ),
-        (framed(class_of(schema)()) + b"\x08", schema, schema, "is not a message shop.Order of schema 7"),
+        (encode_framed(class_of(schema)()) + b"\x08", schema, schema, "is not a message shop.Order of schema 7"),
         (frame_header(7) + b"\0", strict, strict, "without the required id"),
     ):
         with pytest.raises(ValueError, match=sentence):
             decode(writer, reader, value)
-    assert decode(schema, other, framed(class_of(other)(id=1), 1)) == {"id": 1}
+    assert decode(schema, other, encode_framed(class_of(other)(id=1), 1)) == {"id": 1}
 
 
 @given(st.lists(st.integers(0, 2**31), min_size=1, max_size=5))

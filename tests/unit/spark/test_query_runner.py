@@ -10,8 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from ottla_operator.resources.common import API_VERSION
-from ottla_spark.definition import parse_pipeline
 from ottla_spark.errors import BrokersUnavailable, PipelineError
 from ottla_spark.progress import (
     BatchProgress,
@@ -24,20 +22,9 @@ from ottla_spark.progress import (
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.streaming import query_runner
 from ottla_spark.streaming.checkpoint import CheckpointMetadata
+from tests.unit.spark.small_pipeline import small_pipeline
 
-PIPELINE = parse_pipeline(
-    {
-        "apiVersion": API_VERSION,
-        "kind": "Pipeline",
-        "metadata": {"name": "p"},
-        "spec": {
-            "clusterRef": {"name": "c"},
-            "sources": {"s": {"topic": "t", "format": {"type": "raw"}}},
-            "sinks": [{"from": "s", "console": {}}],
-        },
-    },
-    Path(),
-)
+PIPELINE = small_pipeline()
 
 
 class FakeAdmin:
@@ -53,6 +40,7 @@ class FakeAdmin:
 def make_runner(
     admin: object, stored: dict[str, str] | None = None, report: Path | None = None
 ) -> query_runner.QueryRunner:
+    """`stored`: topic ids of the checkpoint. `report`: file of the progress log."""
     metadata, environment = CheckpointMetadata(stored or {}, "rocksdb", 8), RuntimeEnvironment("", "")
     unused = cast(Any, None)
     return query_runner.QueryRunner(

@@ -5,33 +5,18 @@ brokers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from ottla_operator.resources.common import API_VERSION
-from ottla_spark.definition import parse_pipeline
 from ottla_spark.errors import PipelineError
 from ottla_spark.streaming import reference_table
 from ottla_spark.streaming.reference_table import ReferenceTable
 from ottla_spark.streaming.table_relation import BatchId
 from ottla_spark.streaming.table_version import TableVersion
+from tests.unit.spark.small_pipeline import RAW, small_pipeline
 
-FORMAT = {"type": "raw"}
-PIPELINE = parse_pipeline(
-    {
-        "apiVersion": API_VERSION,
-        "kind": "Pipeline",
-        "metadata": {"name": "p"},
-        "spec": {
-            "clusterRef": {"name": "c"},
-            "sources": {"s": {"topic": "s", "format": FORMAT}, "t": {"topic": "t", "mode": "table", "format": FORMAT}},
-            "sinks": [{"from": "s", "console": {}}],
-        },
-    },
-    Path(),
-)
+PIPELINE = small_pipeline(s={"topic": "s", "format": RAW}, t={"topic": "t", "mode": "table", "format": RAW})
 
 
 class FakeBrokers:
@@ -60,6 +45,8 @@ class FakeCheckpoint:
 
 
 class FakeFiles:
+    """Files of a table. `folders`: those that exist."""
+
     definition_digest = "raw"
     rows_of_delta = 1
 
@@ -89,6 +76,8 @@ class FakeFiles:
 
 
 class World:
+    """A reference table that `start` opens again, as another process does."""
+
     def __init__(self) -> None:
         self.brokers, self.checkpoint = FakeBrokers(), FakeCheckpoint()
         self.start()
@@ -98,7 +87,7 @@ class World:
         self.table = ReferenceTable(unused, PIPELINE, "t", {}, brokers, checkpoint)
         self.files = cast(FakeFiles, self.table._files)
 
-    def number(self, query: str, batch: int) -> int:
+    def version_number(self, query: str, batch: int) -> int:
         return self.table.version_of(BatchId(query, str(batch))).number
 
 
@@ -109,16 +98,16 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_scans_of_a_batch_read_one_version_and_the_next_batch_the_newest(world: World) -> None:
-    assert world.number("q", 0) == 0
+    assert world.version_number("q", 0) == 0
     world.brokers.end = 11
-    assert world.number("q", 0) == 0
-    assert world.number("q", 1) == 1
-    assert world.number("q", 2) == 1, "nothing has changed"
+    assert world.version_number("q", 0) == 0
+    assert world.version_number("q", 1) == 1
+    assert world.version_number("q", 2) == 1, "nothing has changed"
 
 
 def test_first_batch_finds_what_was_read_ahead_and_reads_only_changes_since_then(world: World) -> None:
     world.table.read_ahead()
-    assert world.number("q", 0) == 0
+    assert world.version_number("q", 0) == 0
     assert world.files.folders == {"0-base"}
     world.start()
     world.table.read_ahead()
@@ -128,21 +117,21 @@ def test_first_batch_finds_what_was_read_ahead_and_reads_only_changes_since_then
 
 
 def test_files_are_kept_while_a_batch_of_any_query_reads_them(world: World) -> None:
-    world.number("slow", 0)
+    world.version_number("slow", 0)
     assert world.files.folders == {"0-base"}, "files of a process that was killed are deleted"
     world.brokers.end = 11
-    world.number("quick", 0)
+    world.version_number("quick", 0)
     world.brokers.end, world.files.rows_of_delta = 12, 20_000
-    world.number("quick", 1)
+    world.version_number("quick", 1)
     assert world.files.folders == {"0-base", "2-base"}, "the delta of version 1 is not needed"
-    world.number("slow", 1)
+    world.version_number("slow", 1)
     assert world.files.folders == {"2-base"}
 
 
 def test_process_resumes_with_the_stored_version(world: World) -> None:
-    world.number("q", 0)
+    world.version_number("q", 0)
     world.brokers.end = 11
-    world.number("q", 1)
+    world.version_number("q", 1)
     world.start()
     world.files.folders |= {"0-base", "1-delta"}
     world.brokers.end = 12
@@ -153,7 +142,7 @@ def test_process_resumes_with_the_stored_version(world: World) -> None:
 def test_scan_outside_of_queries_reads_the_version_of_the_last_refresh(world: World) -> None:
     world.table.refresh()
     world.brokers.end = 11
-    assert world.number("q", 0) == 1
+    assert world.version_number("q", 0) == 1
     assert world.table.version_of(BatchId()).number == 0
     world.table.refresh()
     assert world.table.version_of(BatchId()).number == 1

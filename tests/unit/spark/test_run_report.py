@@ -13,6 +13,7 @@ STATE = {"at": "2026-11-26T10:00:00.000Z", "pipeline": "delays", "state": "start
 
 
 def batch(second: int, **fields: Any) -> dict[str, Any]:
+    """A line of the progress log, written at this second."""
     lag: dict[str, Any] = {"records": 100 - second, "seconds": None if second == 1 else 0.5, "partitions": {}}
     rejected = {"flights": {"undecoded": 1}, "departures": {"sane": 0}}
     shown = {

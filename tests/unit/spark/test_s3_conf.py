@@ -12,13 +12,14 @@ from ottla_operator.resources.pipeline import PipelineSpec
 from ottla_spark.errors import PipelineError
 from ottla_spark.iceberg_catalog import iceberg_conf
 from ottla_spark.s3_conf import iceberg_s3_properties, s3_conf, uses_s3
-from tests.unit.spark.test_table_sinks import FOLDER, iceberg
+from tests.unit.spark.table_sinks import FOLDER, iceberg
 
 PREFIX = "spark.hadoop.fs.s3a."
 ENDPOINT = "http://store:9000"
 
 
 def spec(sink: dict[str, Any], **more: Any) -> PipelineSpec:
+    """A Pipeline with one source and this sink."""
     return PipelineSpec.parse(
         {
             "clusterRef": {"name": "c"},
@@ -29,7 +30,7 @@ def spec(sink: dict[str, Any], **more: Any) -> PipelineSpec:
     )
 
 
-def secret(folder: Path, name: str) -> None:
+def write_secret(folder: Path, name: str) -> None:
     (folder / name).mkdir()
     (folder / name / "AWS_ACCESS_KEY_ID").write_text(f"id of {name}\n")
     (folder / name / "AWS_SECRET_ACCESS_KEY").write_text(f"key of {name}")
@@ -54,7 +55,7 @@ def test_pipelines_with_urls_of_a_store_need_its_jars(sink: dict[str, Any], chec
 
 
 def test_credentials_come_from_the_secret_or_the_environment(tmp_path: Path) -> None:
-    secret(tmp_path, "main")
+    write_secret(tmp_path, "main")
     sink = {"parquet": {"path": "s3a://b/out"}}
     conf = s3_conf(spec(sink, s3={"endpoint": ENDPOINT, "secretRef": {"name": "main"}}), "/here", tmp_path)
     assert conf[f"{PREFIX}access.key"] == "id of main"
@@ -74,8 +75,8 @@ def test_credentials_come_from_the_secret_or_the_environment(tmp_path: Path) -> 
 
 
 def test_the_checkpoint_can_have_a_store_of_its_own(tmp_path: Path) -> None:
-    secret(tmp_path, "main")
-    secret(tmp_path, "other")
+    write_secret(tmp_path, "main")
+    write_secret(tmp_path, "other")
     store = {"endpoint": ENDPOINT, "secretRef": {"name": "main"}}
     bucket = {"bucket": "state", "secretRef": {"name": "other"}}
     with_own = spec({"topic": "out"}, s3=store, checkpoint={"s3": bucket})
@@ -90,7 +91,7 @@ def test_the_checkpoint_can_have_a_store_of_its_own(tmp_path: Path) -> None:
 
 
 def test_rest_catalogs_read_and_write_in_the_store(tmp_path: Path) -> None:
-    secret(tmp_path, "main")
+    write_secret(tmp_path, "main")
     store = ObjectStore.parse({"endpoint": ENDPOINT, "secretRef": {"name": "main"}})
     properties = iceberg_s3_properties(store, tmp_path)
     assert properties["s3.secret-access-key"] == "key of main"

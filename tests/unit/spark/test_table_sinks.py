@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_operator.resources.sinks import Sink
 from ottla_operator.resources.table_sinks import Maintenance
 from ottla_spark import lake_sql
 from ottla_spark.errors import PipelineError
@@ -17,16 +15,7 @@ from ottla_spark.iceberg_catalog import iceberg_conf
 from ottla_spark.launch import sink_jars
 from ottla_spark.sink_conf import EXTENSIONS, with_sink_conf
 from ottla_spark.streaming.maintenance import is_due
-
-FOLDER = Path("/yaml")
-
-
-def sink(**target: Any) -> Sink:
-    return Sink.parse({"from": "a", **target})
-
-
-def iceberg(**catalog: Any) -> Sink:
-    return sink(iceberg={"table": "lake.db.t", "catalog": catalog})
+from tests.unit.spark.table_sinks import FOLDER, iceberg, sink
 
 
 @given(st.text(min_size=1))

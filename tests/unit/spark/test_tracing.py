@@ -44,7 +44,7 @@ def test_another_protocol_is_refused() -> None:
     assert open_tracer("p", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}) is None
 
 
-def test_spans_of_a_batch() -> None:
+def test_a_batch_has_a_span_and_one_for_each_sampled_trace_of_its_records() -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     event = {

@@ -16,6 +16,8 @@ INTERVAL = 1_000
 
 
 class Telemetry:
+    """Requests of clients to one broker. Each returns its error code, `none` if it is accepted."""
+
     def __init__(self) -> None:
         self.image = MetadataImage()
         self.image.configs[CLIENT_METRICS_RESOURCE, "all"] = {"metrics": "*", "interval.ms": str(INTERVAL)}
@@ -26,16 +28,16 @@ class Telemetry:
         def ask() -> None:
             self.subscription_id = self.instances.get_subscription(instance, {}, now_ms).id
 
-        return error_of(ask)
+        return code_of(ask)
 
     def push(
         self, now_ms: int, *, outdated: bool = False, ends: bool = False, compression: int = 0, size: int = 1
     ) -> ErrorCode:
         push = Push(INSTANCE, self.subscription_id + outdated, ends, compression, size)
-        return error_of(lambda: self.instances.check_push(push, {}, now_ms))
+        return code_of(lambda: self.instances.check_push(push, {}, now_ms))
 
 
-def error_of(ask: Callable[[], object]) -> ErrorCode:
+def code_of(ask: Callable[[], object]) -> ErrorCode:
     try:
         ask()
     except KafkaError as error:

@@ -19,12 +19,12 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 CLIENT = UUID(int=3)
 
 
-def counter(name: str, value: float, **labels: str) -> PushedPoint:
-    return PushedPoint(name, "counter", tuple(sorted(labels.items())), value, is_delta=True)
+def counter(value: float) -> PushedPoint:
+    return PushedPoint("sent_total", "counter", (), value, is_delta=True)
 
 
-def gauge(name: str, value: float, **labels: str) -> PushedPoint:
-    return PushedPoint(name, "gauge", tuple(sorted(labels.items())), value)
+def gauge(value: float, **labels: str) -> PushedPoint:
+    return PushedPoint("lag", "gauge", tuple(sorted(labels.items())), value)
 
 
 def add(pushed: PushedMetrics, *points: PushedPoint, client: UUID = CLIENT, now_ms: int = 0) -> None:
@@ -38,7 +38,8 @@ def families(pushed: PushedMetrics, now_ms: int = 0) -> list[tuple[Metric, list[
     return asyncio.run(collect())
 
 
-def shown(pushed: PushedMetrics, now_ms: int = 0) -> dict[str, dict[tuple[str, ...], float]]:
+def exposed_values(pushed: PushedMetrics, now_ms: int = 0) -> dict[str, dict[tuple[str, ...], float]]:
+    """Metric → values of its labels → value."""
     return {
         metric.name: {tuple(one.labels): one.value for one in samples} for metric, samples in families(pushed, now_ms)
     }
@@ -46,24 +47,24 @@ def shown(pushed: PushedMetrics, now_ms: int = 0) -> dict[str, dict[tuple[str, .
 
 def test_differences_of_counters_are_added_up_and_gauges_replaced() -> None:
     pushed = PushedMetrics()
-    add(pushed, counter("sent_total", 5), gauge("lag", 7))
-    add(pushed, counter("sent_total", 2), gauge("lag", 1))
-    assert shown(pushed) == {"lag": {("c3",): 1}, "sent_total": {("c3",): 7}}
+    add(pushed, counter(5), gauge(7))
+    add(pushed, counter(2), gauge(1))
+    assert exposed_values(pushed) == {"lag": {("c3",): 1}, "sent_total": {("c3",): 7}}
 
 
 def test_series_of_one_metric_have_the_labels_of_all() -> None:
     pushed = PushedMetrics()
-    add(pushed, gauge("lag", 1, topic="a"), gauge("lag", 2))
+    add(pushed, gauge(1, topic="a"), gauge(2))
     [(metric, _)] = families(pushed)
     assert metric.labels == ("client_id", "topic")
-    assert shown(pushed)["lag"] == {("c3", "a"): 1, ("c3", ""): 2}
+    assert exposed_values(pushed)["lag"] == {("c3", "a"): 1, ("c3", ""): 2}
 
 
 def test_a_silent_client_disappears_after_three_intervals() -> None:
     pushed = PushedMetrics()
-    add(pushed, gauge("lag", 1))
-    assert shown(pushed, now_ms=2999)
-    assert not shown(pushed, now_ms=3000)
+    add(pushed, gauge(1))
+    assert exposed_values(pushed, now_ms=2999)
+    assert not exposed_values(pushed, now_ms=3000)
 
 
 def test_series_are_bounded_by_client_and_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,13 +72,13 @@ def test_series_are_bounded_by_client_and_in_total(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(pushed_metrics, "MAX_SERIES", 5)
     pushed = PushedMetrics()
     for client in range(4):
-        add(pushed, *(gauge("lag", at, partition=str(at)) for at in range(4)), client=UUID(int=client))
-    assert sum(map(len, shown(pushed).values())) == 5
+        add(pushed, *(gauge(at, partition=str(at)) for at in range(4)), client=UUID(int=client))
+    assert sum(map(len, exposed_values(pushed).values())) == 5
     assert pushed.dropped == 11
-    add(pushed, gauge("lag", 9, partition="0"), client=UUID(int=0))
-    assert shown(pushed)["lag"]["c0", "0"] == 9, "a known series still changes"
-    add(pushed, gauge("lag", 1), client=UUID(int=8), now_ms=4000)
-    assert shown(pushed, now_ms=4000) == {"lag": {("c8",): 1}}, "expired series make room"
+    add(pushed, gauge(9, partition="0"), client=UUID(int=0))
+    assert exposed_values(pushed)["lag"]["c0", "0"] == 9, "a known series still changes"
+    add(pushed, gauge(1), client=UUID(int=8), now_ms=4000)
+    assert exposed_values(pushed, now_ms=4000) == {"lag": {("c8",): 1}}, "expired series make room"
 
 
 needs_library = pytest.mark.skipif(not otlp.is_installed(), reason="the extra `telemetry` is not installed")
@@ -107,7 +108,7 @@ def test_otlp_metrics_are_read_in_each_compression() -> None:
         subscription = telemetry.instances.get_subscription(CLIENT, {}, now_ms)
         push = Push(CLIENT, subscription.id, False, codec, 1)
         telemetry.push(push, {"client_id": "c"}, compress(codec, data.SerializeToString()), now_ms)
-    found = shown(telemetry.metrics, now_ms)
+    found = exposed_values(telemetry.metrics, now_ms)
     instance = "AAAAAAAAAAAAAAAAAAAAAw"
     assert found["org_apache_kafka_consumer_records_lag"] == {("c", instance, "r1", "", "t"): 4.5}
     assert found["org_apache_kafka_sent_total"] == {("c", instance, "r1", ""): 3 * len(Compression)}

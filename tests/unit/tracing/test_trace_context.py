@@ -17,7 +17,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
         (f"cc-{TRACE}-{SPAN}-01-what-comes-later", True),
     ],
 )
-def test_valid_header(value: str, is_sampled: bool) -> None:
+def test_valid_header_is_parsed_to_trace_span_and_flag(value: str, is_sampled: bool) -> None:
     expected = TraceContext(bytes.fromhex(TRACE), bytes.fromhex(SPAN), is_sampled)
     assert parse_traceparent(value.encode()) == expected
 

@@ -17,7 +17,7 @@ from ottla_broker.tracing.tracer import Tracer
 from ottla_broker.wire.errors import ErrorCode
 from ottla_broker.wire.produce import ProduceResponsePartition
 from tests.otlp_collector import Collector, run_collector
-from tests.unit.async_tests import async_test
+from tests.unit.async_tests import async_test, wait_until
 from tests.unit.broker_without_sockets import run_broker
 
 RECORDS = plain_requests.encode_batch(b"value")
@@ -45,9 +45,7 @@ async def run_traced_broker(folder: Path, collector: Collector, ratio: str = "1"
         tracer = Tracer(broker)
         traced = TracedBroker(broker, tracer, Server(broker, sample_trace=tracer.sample))
         traced.send(plain_requests.metadata_request(TOPIC))
-        async with asyncio.timeout(10):
-            while not any(one.topic == TOPIC and one.is_leader for one in broker.partitions):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await wait_until(lambda: any(one.topic == TOPIC and one.is_leader for one in broker.partitions))
         yield traced
         await asyncio.sleep(0)  # spans are made in the next turn
         await tracer.close()

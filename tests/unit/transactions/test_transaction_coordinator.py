@@ -18,6 +18,7 @@ from ottla_broker.transactions.transaction_metadata import (
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.sim.virtual_loop import run_in_virtual_time
 from tests.unit.coordination.memory_journal import MemoryJournal, virtual_runtime
+from tests.unit.kafka_errors import error_of
 
 T0 = TxnPartition("t", 0)
 ID = "tx"
@@ -77,7 +78,9 @@ class CoordinatorBroker:
         return self.coordinator.describe(ID).state
 
 
-def scenario(test: Callable[[CoordinatorBroker], Awaitable[None]], version: int = 2) -> None:
+def run_with_broker(test: Callable[[CoordinatorBroker], Awaitable[None]], version: int = 2) -> None:
+    """Runs a test on virtual time. `version`: the finalized transaction.version."""
+
     async def main() -> None:
         broker = CoordinatorBroker(version)
         await broker.start()
@@ -87,12 +90,6 @@ def scenario(test: Callable[[CoordinatorBroker], Awaitable[None]], version: int 
             broker.coordinator.close()
 
     run_in_virtual_time(main())
-
-
-async def error_of(call: Awaitable[object]) -> ErrorCode:
-    with pytest.raises(KafkaError) as raised:
-        await call
-    return raised.value.code
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -113,7 +110,7 @@ def test_decision_is_completed_once_markers_are_written(version: int, commit: bo
         ((decided, epoch),) = broker.markers
         assert (decided.partitions, decided.producer, epoch) == (frozenset({T0}), following, 0)
 
-    scenario(test, version)
+    run_with_broker(test, version)
 
 
 def test_the_response_to_an_end_comes_before_the_markers() -> None:
@@ -126,7 +123,7 @@ def test_the_response_to_an_end_comes_before_the_markers() -> None:
         assert broker.state() is TransactionState.complete_commit
         assert (markers_at_response, len(broker.markers)) == ([0], 1)
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_adding_partitions_waits_for_the_end_of_the_transaction_before() -> None:
@@ -138,7 +135,7 @@ def test_adding_partitions_waits_for_the_end_of_the_transaction_before() -> None
         await broker.coordinator.add_partitions(ID, following, [T0], client_version=2)
         assert broker.state() is TransactionState.ongoing and len(broker.markers) == 1
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_a_fenced_producer_does_not_wait_for_the_end() -> None:
@@ -152,7 +149,7 @@ def test_a_fenced_producer_does_not_wait_for_the_end() -> None:
         assert await error_of(adding) is ErrorCode.producer_fenced
         assert asyncio.get_running_loop().time() == began_s
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_next_coordinator_completes_the_decision_of_a_failed_one() -> None:
@@ -169,7 +166,7 @@ def test_next_coordinator_completes_the_decision_of_a_failed_one() -> None:
         assert [(decided.commits, epoch) for decided, epoch in broker.markers] == [(True, 1)]
         await broker.end(producer)  # the answer was lost
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_coordinator_that_is_replaced_while_it_writes_a_completion_fails_nowhere() -> None:
@@ -187,7 +184,7 @@ def test_coordinator_that_is_replaced_while_it_writes_a_completion_fails_nowhere
         assert failures == []
         assert broker.state() is TransactionState.complete_commit
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_open_transaction_survives_a_change_of_coordinators() -> None:
@@ -197,7 +194,7 @@ def test_open_transaction_survives_a_change_of_coordinators() -> None:
         assert broker.coordinator.find_missing_partitions(ID, producer, [T0]) == frozenset()
         await broker.end(producer)
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_failed_write_changes_nothing() -> None:
@@ -215,7 +212,7 @@ def test_failed_write_changes_nothing() -> None:
         await broker.coordinator.wait_until_idle(ID, 1)
         assert broker.state() is TransactionState.complete_commit
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_second_request_is_refused_while_the_first_is_being_written() -> None:
@@ -227,7 +224,7 @@ def test_second_request_is_refused_while_the_first_is_being_written() -> None:
         assert await error_of(second) is ErrorCode.concurrent_transactions
         assert (await first).epoch == 0
 
-    scenario(test)
+    run_with_broker(test)
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -241,7 +238,7 @@ def test_transaction_beyond_its_timeout_is_aborted_and_its_producer_fenced(versi
         adding = broker.coordinator.add_partitions(ID, producer, [T0], client_version=version)
         assert await error_of(adding) is ErrorCode.producer_fenced
 
-    scenario(test, version)
+    run_with_broker(test, version)
 
 
 def test_transaction_in_two_phases_has_no_timeout_also_after_a_change_of_coordinators() -> None:
@@ -255,7 +252,7 @@ def test_transaction_in_two_phases_has_no_timeout_also_after_a_change_of_coordin
         await broker.coordinator.wait_until_idle(ID, 1)
         assert broker.state() is TransactionState.complete_commit
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_new_instance_waits_for_the_end_of_the_former_ones_transaction() -> None:
@@ -268,7 +265,7 @@ def test_new_instance_waits_for_the_end_of_the_former_ones_transaction() -> None
         assert current == (former.producer_id, former.epoch + 2)
         assert await error_of(broker.end(former)) is ErrorCode.producer_fenced
 
-    scenario(test)
+    run_with_broker(test)
 
 
 def test_idle_id_expires_and_an_open_one_does_not() -> None:
@@ -280,7 +277,7 @@ def test_idle_id_expires_and_an_open_one_does_not() -> None:
         await broker.fail_over()
         assert list(broker.coordinator.list_transactions()) == []
 
-    scenario(test)
+    run_with_broker(test)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
@@ -289,4 +286,4 @@ def test_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
         beginning = broker.coordinator.init_producer_id(ID, timeout_ms, None)
         assert await error_of(beginning) is ErrorCode.invalid_transaction_timeout
 
-    scenario(test)
+    run_with_broker(test)

@@ -23,6 +23,7 @@ from ottla_broker.transactions.transaction_metadata import (
 )
 from ottla_broker.wire.batch import NO_PRODUCER_ID
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from tests.unit.kafka_errors import error_raised_by
 
 T0 = TxnPartition("t", 0)
 T1 = TxnPartition("t", 1)
@@ -48,13 +49,6 @@ def ongoing(version: int, epoch: int = 3) -> TransactionMetadata:
     return add_partitions(empty, empty.producer, [T0], now_ms=NOW_MS, client_version=version)
 
 
-def error_of(call: object, *args: object, **more: object) -> ErrorCode:
-    assert callable(call)
-    with pytest.raises(KafkaError) as raised:
-        call(*args, **more)
-    return raised.value.code
-
-
 def test_new_id_gets_a_new_producer_with_epoch_0() -> None:
     assert needs_new_producer_id(None, None)
     assert begin().producer == (77, 0)
@@ -67,8 +61,8 @@ def test_new_instance_gets_a_higher_epoch_and_a_retry_the_same() -> None:
     recovered = begin(second, ProducerIdAndEpoch(77, 1))
     assert recovered.producer == (77, 2)
     assert begin(recovered, ProducerIdAndEpoch(77, 1)).producer == (77, 2)  # the answer was lost
-    assert error_of(begin, recovered, ProducerIdAndEpoch(77, 0)) is ErrorCode.producer_fenced
-    assert error_of(begin, recovered, ProducerIdAndEpoch(76, 2)) is ErrorCode.producer_fenced
+    assert error_raised_by(begin, recovered, ProducerIdAndEpoch(77, 0)) is ErrorCode.producer_fenced
+    assert error_raised_by(begin, recovered, ProducerIdAndEpoch(76, 2)) is ErrorCode.producer_fenced
 
 
 def test_used_up_epochs_give_a_new_producer_id() -> None:
@@ -112,10 +106,12 @@ def test_partitions_are_added_and_verified_for_the_current_producer_only() -> No
         (ProducerIdAndEpoch(5, 2), ErrorCode.producer_fenced),
         (ProducerIdAndEpoch(6, 3), ErrorCode.invalid_producer_id_mapping),
     ):
-        assert error_of(find_missing_partitions, current, stale, [T0]) is code
-        assert error_of(add_partitions, current, stale, [T0], now_ms=0, client_version=0) is code
-        assert error_of(end, current, stale, True, 0) is code
-    assert error_of(find_missing_partitions, None, current.producer, [T0]) is ErrorCode.invalid_producer_id_mapping
+        assert error_raised_by(find_missing_partitions, current, stale, [T0]) is code
+        assert error_raised_by(add_partitions, current, stale, [T0], now_ms=0, client_version=0) is code
+        assert error_raised_by(end, current, stale, True, 0) is code
+    assert (
+        error_raised_by(find_missing_partitions, None, current.producer, [T0]) is ErrorCode.invalid_producer_id_mapping
+    )
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -123,15 +119,15 @@ def test_protocol_1_keeps_the_epoch_and_repeats_an_end(commit: bool) -> None:
     current = ongoing(0)
     decided = end(current, current.producer, commit, 0)
     assert decided.producer == current.producer == producer_after_end(decided)
-    assert error_of(end, decided, current.producer, commit, 0) is ErrorCode.concurrent_transactions
-    assert error_of(end, decided, current.producer, not commit, 0) is ErrorCode.invalid_txn_state
-    assert error_of(add_partitions, decided, current.producer, [T0], now_ms=0, client_version=0) is (
+    assert error_raised_by(end, decided, current.producer, commit, 0) is ErrorCode.concurrent_transactions
+    assert error_raised_by(end, decided, current.producer, not commit, 0) is ErrorCode.invalid_txn_state
+    assert error_raised_by(add_partitions, decided, current.producer, [T0], now_ms=0, client_version=0) is (
         ErrorCode.concurrent_transactions
     )
     completed = complete(decided, now_ms=NOW_MS)
     assert completed.partitions == frozenset()
     assert end(completed, current.producer, commit, 0) is completed
-    assert error_of(end, completed, current.producer, not commit, 0) is ErrorCode.invalid_txn_state
+    assert error_raised_by(end, completed, current.producer, not commit, 0) is ErrorCode.invalid_txn_state
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -139,11 +135,11 @@ def test_protocol_2_raises_the_epoch_at_each_end_and_recognises_a_retry(commit: 
     current = ongoing(2)
     decided = end(current, current.producer, commit, 2)
     assert decided.producer == (5, 4) == producer_after_end(decided)
-    assert error_of(end, decided, current.producer, commit, 2) is ErrorCode.concurrent_transactions
+    assert error_raised_by(end, decided, current.producer, commit, 2) is ErrorCode.concurrent_transactions
     completed = complete(decided, now_ms=NOW_MS)
     assert end(completed, current.producer, commit, 2) is completed  # the answer was lost
-    assert error_of(end, completed, current.producer, not commit, 2) is ErrorCode.invalid_txn_state
-    assert error_of(add_partitions, completed, current.producer, [T0], now_ms=0, client_version=2) is (
+    assert error_raised_by(end, completed, current.producer, not commit, 2) is ErrorCode.invalid_txn_state
+    assert error_raised_by(add_partitions, completed, current.producer, [T0], now_ms=0, client_version=2) is (
         ErrorCode.producer_fenced
     )
     following = add_partitions(completed, completed.producer, [T1], now_ms=NOW_MS, client_version=2)
@@ -164,8 +160,8 @@ def test_protocol_2_may_abort_a_transaction_that_the_producer_does_not_know_to_h
     empty = begin()
     aborting = end(empty, empty.producer, False, 2)
     assert (aborting.state, aborting.producer) == (TransactionState.prepare_abort, (77, 1))
-    assert error_of(end, empty, empty.producer, True, 2) is ErrorCode.invalid_txn_state
-    assert error_of(end, empty, empty.producer, False, 0) is ErrorCode.invalid_txn_state
+    assert error_raised_by(end, empty, empty.producer, True, 2) is ErrorCode.invalid_txn_state
+    assert error_raised_by(end, empty, empty.producer, False, 0) is ErrorCode.invalid_txn_state
 
 
 @given(st.data())
@@ -193,5 +189,5 @@ def test_former_producer_never_changes_anything_once_a_newer_one_began(data: st.
             continue
         assert current.producer != fenced
         refused = (ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping)
-        assert error_of(add_partitions, current, fenced, [T1], now_ms=NOW_MS, client_version=version) in refused
-        assert error_of(find_missing_partitions, current, fenced, [T0]) in refused
+        assert error_raised_by(add_partitions, current, fenced, [T1], now_ms=NOW_MS, client_version=version) in refused
+        assert error_raised_by(find_missing_partitions, current, fenced, [T0]) in refused

@@ -44,7 +44,7 @@ def test_value_is_read_as_written(metadata: TransactionMetadata) -> None:
     assert decode_transaction(encode_transaction(metadata)) == metadata
 
 
-def test_value_in_both_versions() -> None:
+def test_value_has_kafkas_bytes_in_both_versions() -> None:
     ongoing = TransactionMetadata(
         1,
         2,

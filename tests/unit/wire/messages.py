@@ -52,7 +52,7 @@ def _field(field: FieldSchema) -> st.SearchStrategy[Any]:
     values = _instances(field.entity) if field.entity is not None else _VALUES[field.kind]
     if field.array:
         values = st.lists(values, max_size=3).map(tuple)
-    # A tag that is null is a tag that is not there.
+    # A tagged field that is null is left out of the message.
     return st.none() | values if field.nullable and field.tag is None else values
 
 

@@ -29,7 +29,7 @@ from ottla_broker.wire.request_header import RequestHeader, read_request_header
 from tests.unit.wire.messages import every_message, instances
 
 MESSAGES = every_message()
-few = settings(
+three_examples = settings(
     max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None
 )
 
@@ -43,7 +43,7 @@ def by_name() -> list[tuple[int, list[tuple[int, type, type]]]]:
 
 @pytest.mark.parametrize(("key", "versions"), by_name(), ids=lambda value: str(value) if isinstance(value, int) else "")
 @given(data=st.data())
-@few
+@three_examples
 def test_bytes_are_those_of_kio(key: int, versions: list[tuple[int, type, type]], data: st.DataObject) -> None:
     for _, request, response in versions:
         for cls in (request, response):
@@ -95,6 +95,7 @@ def lost_fields(sent: Any, back: Any, via: MessageSchema) -> list[str]:
 
 
 def _is_preserved(field: FieldSchema, between: FieldSchema, sent: Any, back: Any) -> bool:
+    """True if the conversion keeps the value, or could not: the other version has another field."""
     if (field.kind, field.array) != (between.kind, between.array):
         return True  # another field by the same name
     if sent is None:
@@ -109,7 +110,7 @@ def _is_preserved(field: FieldSchema, between: FieldSchema, sent: Any, back: Any
     ("name", "classes"), message_versions(), ids=lambda value: value if isinstance(value, str) else ""
 )
 @given(data=st.data())
-@few
+@three_examples
 def test_conversion_keeps_fields_that_both_versions_have(name: str, classes: list[type], data: st.DataObject) -> None:
     here, there = data.draw(st.sampled_from(classes)), data.draw(st.sampled_from(classes))
     sent = data.draw(instances(here))
@@ -118,7 +119,7 @@ def test_conversion_keeps_fields_that_both_versions_have(name: str, classes: lis
 
 @pytest.mark.parametrize(("key", "version"), [(12, 0), (12, 4), (3, 1), (3, 12), (18, 4), (19, 7)])
 @given(data=st.data())
-@few
+@three_examples
 def test_whole_messages_are_read_back(key: int, version: int, data: st.DataObject) -> None:
     request = data.draw(instances(request_class(key, version)))
     frame = bytes(write_request(key, version, 7, "me", request))

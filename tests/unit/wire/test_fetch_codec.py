@@ -22,7 +22,7 @@ from ottla_broker.wire.message_reader import MalformedMessage
 from ottla_broker.wire.node_endpoints import NodeEndpoint
 from ottla_broker.wire.request_header import read_request_header
 
-some = settings(max_examples=50, deadline=None, database=None)
+fifty_examples = settings(max_examples=50, deadline=None, database=None)
 int32, int64 = st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
 ids = st.uuids().filter(lambda value: value.int != 0)
 partitions = st.builds(FetchRequestPartition, ids, int32, int64, int32, int32, int32, int64, st.none() | ids)
@@ -43,7 +43,7 @@ requests = st.builds(
 
 
 @given(requests, st.integers(13, 18))
-@some
+@fifty_examples
 def test_a_broker_reads_what_a_broker_sends(sent: FetchRequest, version: int) -> None:
     sent.partitions = sorted(sent.partitions, key=lambda one: str(one.topic))
     frame = write_fetch_request(version, 5, "broker-2", sent)
@@ -96,7 +96,7 @@ results = st.builds(
 
 
 @given(st.lists(results, max_size=6), st.booleans())
-@some
+@fifty_examples
 def test_a_broker_reads_what_a_broker_answers(sent: list[FetchResponsePartition], addressed: bool) -> None:
     endpoints = [NodeEndpoint(3, "there", 9092, "r1"), NodeEndpoint(4, "", 1)] if addressed else []
     sent.sort(key=lambda one: str(one.topic)[:1])  # several of one topic, sometimes apart
@@ -112,7 +112,7 @@ def test_a_broker_reads_what_a_broker_answers(sent: list[FetchResponsePartition]
     ]
 
 
-def test_an_error_of_the_whole_response() -> None:
+def test_an_error_of_the_whole_response_is_read_as_written() -> None:
     whole = b"".join(write_fetch_response(17, 5, (), error=ErrorCode.fetch_session_id_not_found))
     found = read_fetch_response(bytearray(whole[4:]))
     assert (found.error, found.session_id, found.partitions) == (ErrorCode.fetch_session_id_not_found, 0, [])

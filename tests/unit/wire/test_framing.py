@@ -10,7 +10,7 @@ from ottla_broker.wire.message_reader import MalformedMessage
 LIMIT = 1 << 22
 
 
-def reader(scratch: bytearray | None = None, claims: list[int] | None = None) -> FrameReader:
+def create_reader(scratch: bytearray | None = None, claims: list[int] | None = None) -> FrameReader:
     def claim(size: int) -> bool:
         if claims is not None:
             claims.append(size)
@@ -31,7 +31,7 @@ def feed(frames: FrameReader, data: bytes, piece: int) -> list[bytearray]:
     return found
 
 
-def framed(*bodies: bytes | bytearray) -> bytes:
+def encode_frames(*bodies: bytes | bytearray) -> bytes:
     return b"".join(len(body).to_bytes(4) + body for body in bodies)
 
 
@@ -47,8 +47,8 @@ def test_frames_are_split_for_any_piece_size(lengths: list[int], piece: int) -> 
         lengths = [length % 200 for length in lengths]
     bodies = [bytes([index + 1]) * length for index, length in enumerate(lengths)]
     claims: list[int] = []
-    frames = reader(claims=claims)
-    assert feed(frames, framed(*bodies), piece) == bodies
+    frames = create_reader(claims=claims)
+    assert feed(frames, encode_frames(*bodies), piece) == bodies
     assert claims == [length for length in lengths if length > SMALL_FRAME_BYTES]
     assert frames.claimed_bytes == 0
 
@@ -58,10 +58,10 @@ def test_frames_are_split_for_any_piece_size(lengths: list[int], piece: int) -> 
 def test_connections_share_one_scratch_buffer(data: st.DataObject) -> None:
     scratch = bytearray(SCRATCH_BYTES)
     streams = [
-        framed(*[bytes([who + 65]) * n for n in data.draw(st.lists(st.integers(0, 30_000), max_size=4))])
+        encode_frames(*[bytes([who + 65]) * n for n in data.draw(st.lists(st.integers(0, 30_000), max_size=4))])
         for who in range(3)
     ]
-    readers = [reader(scratch) for _ in streams]
+    readers = [create_reader(scratch) for _ in streams]
     found: list[list[bytearray]] = [[] for _ in streams]
     left = list(streams)
     while any(left):
@@ -69,14 +69,14 @@ def test_connections_share_one_scratch_buffer(data: st.DataObject) -> None:
         count = data.draw(st.sampled_from([5, 5_000, 70_000]))
         found[who] += feed(readers[who], left[who][:count], count)
         left[who] = left[who][count:]
-    assert [framed(*bodies) for bodies in found] == streams
+    assert [encode_frames(*bodies) for bodies in found] == streams
 
 
 @pytest.mark.parametrize("size", [-1, -(1 << 31), LIMIT + 1, (1 << 31) - 1])
 def test_rule_18_size_out_of_bounds_is_malformed_before_allocation(size: int) -> None:
     claims: list[int] = []
     with pytest.raises(MalformedMessage, match=r"socket\.request\.max\.bytes"):
-        feed(reader(claims=claims), size.to_bytes(4, signed=True) + b"rest", 100)
+        feed(create_reader(claims=claims), size.to_bytes(4, signed=True) + b"rest", 100)
     assert claims == []
 
 
@@ -84,7 +84,7 @@ def test_rule_18_large_frame_waits_for_memory() -> None:
     allowed = [False, False, True]
     frames = FrameReader(memoryview(bytearray(SCRATCH_BYTES)), LIMIT, lambda size: allowed.pop(0))
     body = bytes(range(256)) * 1000
-    sent = framed(b"small", body)
+    sent = encode_frames(b"small", body)
     assert feed(frames, sent[:100], 100) == [b"small"]
     assert frames.is_stalled
     frames.resume()
@@ -96,8 +96,8 @@ def test_rule_18_large_frame_waits_for_memory() -> None:
 
 
 def test_a_frame_above_the_limit_is_refused_with_the_name_of_the_limit() -> None:
-    frames = reader()
+    frames = create_reader()
     frames.limit_frames(100, "sasl.server.max.receive.size")
-    assert feed(frames, framed(bytes(100)), 50) == [bytes(100)]
+    assert feed(frames, encode_frames(bytes(100)), 50) == [bytes(100)]
     with pytest.raises(MalformedMessage, match=r"^a message of 101 bytes; sasl\.server\.max\.receive\.size is 100$"):
-        feed(frames, framed(bytes(101)), 50)
+        feed(frames, encode_frames(bytes(101)), 50)

@@ -26,7 +26,7 @@ from ottla_broker.wire.produce_template import (
 )
 from ottla_broker.wire.request_header import read_request_header
 from tests.unit.api.requests import produce_request
-from tests.unit.wire.frames import framed, some
+from tests.unit.wire.frames import encode_request, few_examples
 from tests.unit.wire.messages import instances
 
 VERSIONS = range(OLDEST, 14)
@@ -43,7 +43,7 @@ def produce_frame(
         topics = (TopicProduceData(topic_id=TOPIC_ID, partition_data=(made,)),)
         common = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
         request = request_class(0, 13)(**common | {"topic_data": topics})
-    return bytearray(framed(0, version, request, correlation_id))
+    return bytearray(encode_request(0, version, request, correlation_id))
 
 
 def template_of(frame: bytearray) -> ProduceTemplate:
@@ -72,7 +72,7 @@ def assert_read_as_codec(template: ProduceTemplate, frame: bytearray) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(first=records, second=records, partition=st.integers(0, 2**31 - 1), acks=st.sampled_from((1, -1)))
-@some
+@few_examples
 def test_requests_that_differ_in_partition_and_records_match(
     version: int, first: bytes, second: bytes, partition: int, acks: int
 ) -> None:
@@ -86,7 +86,7 @@ def test_requests_that_differ_in_partition_and_records_match(
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(data=st.data(), batch=st.binary(min_size=61, max_size=300))
-@some
+@few_examples
 def test_bytes_that_match_are_read_as_by_the_codec(version: int, data: st.DataObject, batch: bytes) -> None:
     frame = produce_frame(version, batch)
     template = template_of(frame)
@@ -99,9 +99,9 @@ def test_bytes_that_match_are_read_as_by_the_codec(version: int, data: st.DataOb
 
 @pytest.mark.parametrize("version", range(3, 14))
 @given(data=st.data())
-@some
+@few_examples
 def test_other_requests_have_no_template_or_are_read_as_by_the_codec(version: int, data: st.DataObject) -> None:
-    frame = framed(0, version, data.draw(instances(request_class(0, version))))
+    frame = encode_request(0, version, data.draw(instances(request_class(0, version))))
     template = SharedTemplates().make(frame, read_request_header(frame))
     if template is not None and template.match(frame) is not None:
         assert_read_as_codec(template, frame)
@@ -109,7 +109,7 @@ def test_other_requests_have_no_template_or_are_read_as_by_the_codec(version: in
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(partition=st.integers(0, 2**31 - 1), offset=st.integers(0, 2**62), log_start=st.integers(0, 2**62))
-@some
+@few_examples
 def test_responses_are_written_as_by_the_codec(version: int, partition: int, offset: int, log_start: int) -> None:
     frame = produce_frame(version, bytes(100), partition=partition, correlation_id=77)
     template = template_of(frame)

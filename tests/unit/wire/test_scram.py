@@ -12,7 +12,7 @@ def client(name: str = "user") -> ScramClient:
     return ScramClient("SCRAM-SHA-256", name, "pencil", NONCE)
 
 
-def test_exchange_of_rfc_7677() -> None:
+def test_messages_are_those_of_the_exchange_in_rfc_7677() -> None:
     scram = client()
     assert scram.first_message == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     assert scram.final_message(FIRST) == (

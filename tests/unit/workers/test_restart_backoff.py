@@ -1,3 +1,5 @@
+"""Delays before a worker that ended is started again."""
+
 from ottla_broker.workers.restart_backoff import LONGEST_DELAY_S, STABLE_AFTER_S, RestartBackoff
 
 

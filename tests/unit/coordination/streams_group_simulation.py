@@ -46,7 +46,7 @@ class FakeMetadata(CoordinatorMetadata):
     def hash_topics(self, names: object) -> int:
         return hash(tuple(sorted(self.topics.items()))) >> 1
 
-    def set(self, **topics: int) -> None:
+    def set_partition_counts(self, **topics: int) -> None:
         self.topics |= topics
         self.on_topics_changed()
 
@@ -66,6 +66,7 @@ class Client:
 
     @property
     def held(self) -> TaskAssignment:
+        """Tasks that it runs or is closing."""
         return TaskAssignment(
             *(
                 group_tasks({*tasks_of(mine), *tasks_of(closing)})
@@ -95,7 +96,9 @@ class Client:
         self.epoch, self.assigned, self.closing = 0, NOTHING_ASSIGNED, NOTHING_ASSIGNED
 
 
-class StreamsGroupWorld:
+class StreamsGroupSimulation:
+    """`log`: records of the group, as (key, value)."""
+
     def __init__(self, config: StreamsGroupConfig) -> None:
         self.config = config
         self.metadata = FakeMetadata()
@@ -104,11 +107,12 @@ class StreamsGroupWorld:
         self.clients: dict[str, Client] = {}
         self.now_ms = 0
 
-    def send(
+    def send_heartbeat(
         self, client: Client, *, reports: bool = True, at_once: bool = True, is_lost: bool = False
     ) -> StreamsHeartbeatResult:
-        """A heartbeat. A client that is closing tasks does not report what it has. `at_once`: it
-        gives up tasks when it gets the response. `is_lost`: it gets none."""
+        """A client that is closing tasks does not report what it has. `at_once`: it gives up tasks
+        when it gets the response. `is_lost`: it gets none.
+        """
         joins = client.epoch == 0
         reports = joins or client.has_lost_response or (reports and client.closing.is_empty)
         request = StreamsHeartbeat(

@@ -10,6 +10,7 @@ import pytest
 from ottla_broker.log import file_names
 from ottla_broker.log.checkpoints import read_offsets
 from ottla_broker.log.cleaner import CHECKPOINT, CleanerConfig
+from tests.unit.async_tests import async_test
 from tests.unit.records.compacted_log import NOW_MS, CompactedLog
 from tests.waiting import eventually_async
 
@@ -90,7 +91,8 @@ def test_io_max_bytes_per_second_paces_cleaning(tmp_path: Path) -> None:
     assert sum(slept) > size / 1000
 
 
-def test_recreated_log_has_no_cleaner_checkpoint(compacted: CompactedLog) -> None:
+@async_test
+async def test_recreated_log_has_no_cleaner_checkpoint(compacted: CompactedLog) -> None:
     compacted.fill()
     compacted.clean()
     compacted.cleaner.forget_log("t", 0)
@@ -99,14 +101,11 @@ def test_recreated_log_has_no_cleaner_checkpoint(compacted: CompactedLog) -> Non
     async def written() -> bool:
         return read_offsets(compacted.disk, f"{compacted.path}/{CHECKPOINT}") == {}
 
-    async def run() -> None:
-        compacted.cleaner.config = CleanerConfig(enabled=False, backoff_ms=10**9)
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(compacted.cleaner.run())
-            await eventually_async(written)
-            running.cancel()
-
-    asyncio.run(run())
+    compacted.cleaner.config = CleanerConfig(enabled=False, backoff_ms=10**9)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(compacted.cleaner.run())
+        await eventually_async(written)
+        running.cancel()
 
 
 class Gate:
