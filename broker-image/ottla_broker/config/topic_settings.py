@@ -45,6 +45,7 @@ class TopicSection(NamedTuple):
         default: T | str,
         doc: str,
         *broker_settings: str | Setting[object] | BrokerDefault,
+        no_effect: str = "",
     ) -> Setting[T]:
         """`broker_settings`: see the module's docstring."""
         defaults = []
@@ -52,7 +53,7 @@ class TopicSection(NamedTuple):
             if isinstance(one, str):
                 one = _defaults.row(one, type, default, f"Default of the topics' `{name}`.")
             defaults.append(one if isinstance(one, BrokerDefault) else BrokerDefault(one))
-        return self.section.row(name, type, default, doc, broker_defaults=tuple(defaults))
+        return self.section.row(name, type, default, doc, broker_defaults=tuple(defaults), no_effect=no_effect)
 
 
 def is_throttled_replica(entry: str) -> bool:
@@ -125,7 +126,8 @@ _segments.row("segment.index.bytes", integer(at_least=4), 10485760,
 _segments.row("index.interval.bytes", integer(at_least=0), 4096,
     "Bytes of records between two entries of an index.", "log.index.interval.bytes")
 _segments.row("preallocate", boolean(), False,
-    "Whether to preallocate the file of a new segment. No effect: files grow with their content.", "log.preallocate")
+    "Whether to preallocate the file of a new segment.", "log.preallocate",
+    no_effect="files grow with their content")
 TOPIC_FLUSH_MESSAGES = _segments.row("flush.messages", long(at_least=1), MAX_INT64,
     "Number of records after which the log is synced to disk. 1: every produce request is acknowledged after an fsync, "
     "which all waiting requests share. Otherwise durability comes from replication, as in Kafka.",

@@ -46,7 +46,11 @@ def test_each_id_of_a_batch_is_looked_up_once_for_keys_and_for_values() -> None:
         ((OF_KEYS, OF_KEYS), ErrorCode.invalid_record, "record 1 has schema id 1, which subject t-value does not"),
         ((OF_KEYS, FRAME), ErrorCode.invalid_record, "record 1 has no schema id, and subject t-value needs one"),
         ((b"\x01" + OF_KEYS, OF_VALUES), ErrorCode.invalid_record, "record 1 has no schema id, and subject t-key"),
-        ((UNREAD, OF_VALUES), ErrorCode.not_enough_replicas, "the broker reads whether t-key has schema 3"),
+        (
+            (UNREAD, OF_VALUES),
+            ErrorCode.not_enough_replicas,
+            "this broker does not know yet whether subject t-key",
+        ),
     ],
 )
 def test_the_first_record_without_a_known_id_is_named(

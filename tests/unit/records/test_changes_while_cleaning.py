@@ -94,7 +94,7 @@ def test_io_max_bytes_per_second_paces_cleaning(tmp_path: Path) -> None:
 @async_test
 async def test_recreated_log_has_no_cleaner_checkpoint(compacted: CompactedLog) -> None:
     compacted.fill()
-    compacted.clean()
+    await compacted.cleaner.clean_filthiest_log()
     compacted.cleaner.forget_log("t", 0)
     assert compacted.cleaner.checkpoints == {}
 

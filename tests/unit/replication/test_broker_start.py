@@ -67,7 +67,7 @@ async def test_partition_folders_at_the_first_start_become_topics(tmp_path: Path
         directory.create_log("moved", partition, topic_id, LogConfig()).append_as_leader(
             BATCH, leader_epoch=4, now_ms=1
         )
-    asyncio.run(directory.close())
+    await directory.close()
     async with run_broker(tmp_path) as broker:
         topic = broker.image.topics["moved"]
         assert topic.id == topic_id
@@ -192,7 +192,7 @@ async def test_failed_start_creates_no_clean_shutdown_file(tmp_path: Path) -> No
             await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
             broker.partitions.leader("t", 0).append_records(BATCH, acks=-1)
 
-    asyncio.run(run())
+    await run()
     marker = tmp_path / ".kafka_cleanshutdown"
     points = (tmp_path / "recovery-point-offset-checkpoint").read_text()
     assert "t 0 1" in points
@@ -204,7 +204,7 @@ async def test_failed_start_creates_no_clean_shutdown_file(tmp_path: Path) -> No
         if not was_clean:
             marker.unlink()
         with pytest.raises(KafkaError, match="elected through a register"):
-            asyncio.run(run())
+            await run()
         assert marker.exists() is was_clean
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == points
     state.write_text(kept)
