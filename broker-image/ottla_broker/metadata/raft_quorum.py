@@ -193,7 +193,7 @@ class RaftQuorum:
         """Called when a broker announces that it leads the epoch. Raises KAFKA_STORAGE_ERROR."""
         state = self._state
         if state.hears_leader and (state.epoch, state.leader) == (leader.epoch, leader.leader):
-            self._roles.sources.prefer_leader()  # it misses this broker's fetches
+            self._roles.sources.prefer_leader()  # it has not received this broker's fetches
         await self._roles.observe(leader)
 
     async def handle_end_quorum_epoch(self, leader: LeaderAndEpoch, successors: tuple[ReplicaKey, ...]) -> None:
