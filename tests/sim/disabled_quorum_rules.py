@@ -18,13 +18,13 @@ from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.quorum_peers import QuorumPeers
 from ottla_broker.metadata.quorum_state import QuorumStateFile
 from ottla_broker.metadata.raft_rules import (
-    NO_LEADER,
     ElectionState,
     EpochAndOffset,
     RaftState,
     Replica,
     VoteRequest,
 )
+from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.metadata.voter_set import ReplicaKey
 
 

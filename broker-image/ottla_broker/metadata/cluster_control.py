@@ -140,7 +140,8 @@ class ClusterControl:
         for broker, epoch in self.heartbeats.find_expired_sessions(self._now()):
 
             def plan(broker: int = broker, epoch: int = epoch) -> list[MetadataRecord]:
-                is_alive = self.heartbeats.is_alive(broker, epoch, self._now())  # since a heartbeat meanwhile
+                # A heartbeat may have arrived while another plan was committed.
+                is_alive = self.heartbeats.is_alive(broker, epoch, self._now())
                 return [] if is_alive else self._plan_fencing(broker, epoch)
 
             if await self._writer.apply_plan(plan):

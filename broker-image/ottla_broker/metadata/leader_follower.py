@@ -69,7 +69,8 @@ class LeaderFollower:
         """
         try:
             async with connect(self._fetcher.channels, self._endpoint, self._fetcher.client_id) as leader:
-                # After a failed election, the next one may begin before the leader has waited.
+                # The first fetch does not wait for records: after a failed election the next one
+                # may begin before they come.
                 max_wait_ms = 0
                 while True:
                     response = await self._fetcher.fetch_once(leader, self._epoch, max_wait_ms)

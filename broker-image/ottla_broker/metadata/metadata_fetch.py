@@ -5,7 +5,8 @@ from uuid import UUID
 import msgspec
 
 from ottla_broker.log.leader_epochs import LeaderEpochs
-from ottla_broker.metadata.raft_rules import NO_LEADER, EpochAndOffset
+from ottla_broker.metadata.raft_rules import EpochAndOffset
+from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.metadata.voter_set import QuorumEndpoint
 from ottla_broker.wire.errors import ErrorCode
 

@@ -119,8 +119,8 @@ class MetadataLog:
         return future
 
     def append_voters(self, voters: VoterSet, epoch: int) -> int:
-        """Appends a voter set, which is in effect from now on; its offset. Raises
-        KAFKA_STORAGE_ERROR.
+        """Appends a voter set, which is in effect from now on. Returns the offset of its record.
+        Raises KAFKA_STORAGE_ERROR.
         """
         now_ms = self._runtime.now_ms()
         batch = encode_voters_batch(voters, now_ms)
@@ -165,8 +165,9 @@ class MetadataLog:
     # --- commits
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Applies the records below it to the image. A lower high watermark than the known one is
-        ignored.
+        """Advances the high watermark, at most to the log end, and applies the records below it to
+        the image. One that is lower than the known one is ignored. Raises what `apply_committed`
+        raises.
         """
         committed = min(high_watermark, self.end_offset)
         if committed > self.high_watermark:

@@ -17,7 +17,7 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 TopicIdPartition = tuple[UUID, int]
 
-STEP_PARTITIONS: Final = 1000  # 4 ms
+STEP_PARTITIONS: Final = 1000  # added in about 4 ms
 STEP_PAUSE_S: Final = 0.01
 CHECK_INTERVAL_S: Final = 1.0
 

@@ -22,8 +22,8 @@ from ottla_broker.log.log_dir import LogDir
 from ottla_broker.metadata.quorum import ReplicaDescription
 from ottla_broker.metadata.quorum_state import FILE_NAME as QUORUM_STATE
 from ottla_broker.metadata.quorum_state import encode_election_state
-from ottla_broker.metadata.raft_rules import NO_LEADER, ElectionState
-from ottla_broker.metadata.records import METADATA_TOPIC
+from ottla_broker.metadata.raft_rules import ElectionState
+from ottla_broker.metadata.records import METADATA_TOPIC, NO_LEADER
 from ottla_broker.runtime import Runtime
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 

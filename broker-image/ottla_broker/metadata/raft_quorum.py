@@ -28,8 +28,8 @@ from ottla_broker.metadata.quorum_recovery import RecoveryOrder
 from ottla_broker.metadata.quorum_settings import QuorumSettings
 from ottla_broker.metadata.quorum_state import QuorumStateFile
 from ottla_broker.metadata.raft_replica import RaftReplica
-from ottla_broker.metadata.raft_rules import NO_LEADER, RaftState, Replica, Role, VoteRequest
-from ottla_broker.metadata.records import MetadataRecord
+from ottla_broker.metadata.raft_rules import RaftState, Replica, Role, VoteRequest
+from ottla_broker.metadata.records import NO_LEADER, MetadataRecord
 from ottla_broker.metadata.role_loop import RoleLoop
 from ottla_broker.metadata.snapshots import SnapshotStore
 from ottla_broker.metadata.voter_set import QuorumEndpoint, ReplicaKey, Voter
@@ -193,7 +193,7 @@ class RaftQuorum:
         """Called when a broker announces that it leads the epoch. Raises KAFKA_STORAGE_ERROR."""
         state = self._state
         if state.hears_leader and (state.epoch, state.leader) == (leader.epoch, leader.leader):
-            self._roles.sources.prefer_leader()  # it misses this broker's fetches
+            self._roles.sources.prefer_leader()  # it has not received this broker's fetches
         await self._roles.observe(leader)
 
     async def handle_end_quorum_epoch(self, leader: LeaderAndEpoch, successors: tuple[ReplicaKey, ...]) -> None:

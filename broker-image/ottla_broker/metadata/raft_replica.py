@@ -8,7 +8,8 @@ from collections.abc import Callable
 from ottla_broker.metadata import raft_rules
 from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.quorum_state import QuorumStateFile
-from ottla_broker.metadata.raft_rules import NO_LEADER, ElectionTimeouts, RaftState, Replica
+from ottla_broker.metadata.raft_rules import ElectionTimeouts, RaftState, Replica
+from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.metadata.voter_set import ReplicaKey
 from ottla_broker.runtime import Runtime
 

@@ -24,9 +24,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.metadata.voter_set import ReplicaKey, has_majority
 
-NO_LEADER = -1
 INITIAL_EPOCH = 0
 MIN_BACKOFF_S = 0.03
 NO_VOTES: frozenset[ReplicaKey] = frozenset()

@@ -65,8 +65,8 @@ def _redact_record(record: Record) -> Record:
 
 
 def _is_sensitive(config: ConfigRecord) -> bool:
-    """A broker's setting that only a plugin of Kafka's may know may hold a secret: DescribeConfigs
-    hides its value too.
+    """True for sensitive settings, and for a broker's configs with unknown names: they may be the
+    secrets of a plugin of Kafka's. DescribeConfigs hides their values, too.
     """
     is_unknown = config.resource_type == BROKER_RESOURCE and config.key not in BROKER_SETTINGS
     return is_unknown or config.key in SENSITIVE_KEYS

@@ -55,9 +55,10 @@ class ReplicationControl:
     async def alter_partitions(
         self, leader: int, requests: Sequence[IsrChangeRequest]
     ) -> list[PartitionRecord | KafkaError]:
-        """The new states or errors, in the order of the requests: UNKNOWN_TOPIC_ID,
-        UNKNOWN_TOPIC_OR_PARTITION, those of `isr_changes`, and NEW_LEADER_ELECTED when the change
-        was made and completed a reassignment with another leader."""
+        """Changes ISRs at the request of broker `leader`. Returns the new states or errors, in the
+        order of the requests: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, those of `isr_changes`,
+        and NEW_LEADER_ELECTED when the change was made and completed a reassignment with another
+        leader."""
 
         def plan() -> Decision[list[PartitionRecord | KafkaError]]:
             candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()
@@ -74,8 +75,8 @@ class ReplicationControl:
     async def elect_preferred_leaders(
         self, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, Outcome]:
-        """Elects preferred leaders; None: for every partition that can be led by its preferred
-        leader and is not. The outcomes have UNKNOWN_TOPIC_OR_PARTITION,
+        """Elects the preferred leaders of these partitions. None: of every partition that another
+        replica leads, or none. The outcomes have UNKNOWN_TOPIC_OR_PARTITION,
         PREFERRED_LEADER_NOT_AVAILABLE or ELECTION_NOT_NEEDED."""
 
         def elect(state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
@@ -93,8 +94,9 @@ class ReplicationControl:
         return await self._elect(partitions, elect)
 
     async def elect_unclean_leaders(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Outcome]:
-        """Elects leaders for partitions without one; None: for all of them. The outcomes have
-        UNKNOWN_TOPIC_OR_PARTITION, ELIGIBLE_LEADERS_NOT_AVAILABLE or ELECTION_NOT_NEEDED."""
+        """Elects leaders for those of these partitions that have none, uncleanly if need be. None:
+        for every partition without a leader. The outcomes have UNKNOWN_TOPIC_OR_PARTITION,
+        ELIGIBLE_LEADERS_NOT_AVAILABLE or ELECTION_NOT_NEEDED."""
 
         def elect(state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
             if state.leader != NO_LEADER:
@@ -109,8 +111,9 @@ class ReplicationControl:
     async def reassign_partitions(
         self, requests: Sequence[PartitionReassignment], *, same_factor: bool = False
     ) -> list[Outcome]:
-        """Returns the outcomes in the order of the requests: None, UNKNOWN_TOPIC_OR_PARTITION or an
-        error of `reassignment`. `same_factor`: the replication factor must not change."""
+        """Begins, replaces or cancels reassignments. Returns the outcomes in the order of the
+        requests: None, UNKNOWN_TOPIC_OR_PARTITION or an error of `reassignment`. `same_factor`: the
+        replication factor must not change."""
 
         def plan() -> Decision[list[Outcome]]:
             candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()

@@ -5,9 +5,9 @@ Rules for the literal name of a mirrored topic are created for its name here. Wh
 left out, and what allows ALL allows READ: a copy has no producers. Denials are created as they are.
 Rules with prefixes are left out, because they are about other topics, too.
 
-A rule that a mirror has created is removed when the source no longer has it and still mirrors its
-topic. The id of such a rule follows from the mirror's name and the rule, so that it is known as the
-mirror's own by every later controller. Others' rules have random ids, and stay.
+A rule that a mirror has created is removed when the source no longer has it, while the mirror still
+has the rule's topic. The id of such a rule follows from the mirror's name and the rule, so that
+every later controller knows it as the mirror's own. Others' rules have random ids, and stay.
 """
 
 from collections.abc import Iterable, Mapping

@@ -7,7 +7,7 @@ one remains at or above that offset. A leader truncates as its first action in a
 follower can fetch, so that no follower's old log end counts. Followers truncate where their log
 diverges from their leader's, as always.
 
-The diverged records are saved before, as a segment file that DumpLogSegments reads:
+The diverged records are saved before, as segment files that DumpLogSegments reads:
 `<log.dirs>/<topic>-<partition>/diverged/offsets-<first>-<last>-epoch-<n>/<first>.log`. The folder
 appears when it is complete.
 """
@@ -48,7 +48,7 @@ def truncate_if_saved(partition: Partition, joined: int, joined_epoch: int) -> N
 def diverged_folder(log: PartitionLog, offset: int, epoch: int) -> str:
     """Folder in which the leader of `epoch` saves its records from `offset` on.
 
-    Within an epoch a log only grows.
+    Its name tells which records it has, because within an epoch a log only grows.
     """
     return f"{log.directory}/{FOLDER}/offsets-{first_diverged_offset(log, offset)}-{log.end - 1}-epoch-{epoch}"
 

@@ -22,7 +22,7 @@ class ClientTelemetry:
         instance = self.instances.check_push(push, client, now_ms)
         if not data:
             return
-        from ottla_broker.telemetry.otlp import read_points  # with the first push
+        from ottla_broker.telemetry.otlp import read_points  # it takes megabytes, which most brokers never need
 
         try:
             points = read_points(decompress(Compression(push.compression), data, self.instances.max_bytes))

@@ -50,7 +50,7 @@ class SpanExporter:
         self._queue: deque[OtlpSpan] = deque()
         self._has_spans = asyncio.Event()
         self._is_failing = False
-        self._dropped_before = 0  # the outage
+        self._dropped_before = 0  # how many spans were dropped before the present outage
 
     def __len__(self) -> int:
         return len(self._queue)

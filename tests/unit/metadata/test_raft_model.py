@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from ottla_broker.metadata import raft_rules, voter_set
 from ottla_broker.metadata.raft_rules import (
-    NO_LEADER,
     ElectionState,
     EpochAndOffset,
     RaftState,
@@ -18,6 +17,7 @@ from ottla_broker.metadata.raft_rules import (
     Role,
     VoteRequest,
 )
+from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.metadata.voter_set import ReplicaKey, VoterSet
 from tests.unit.metadata.raft_model import contested_world, led_world
 from tests.unit.metadata.raft_search import Exploration, explore, random_walk

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ottla_broker.metadata.raft_rules import (
-    NO_LEADER,
     ElectionState,
     ElectionTimeouts,
     EpochAndOffset,
@@ -27,6 +26,7 @@ from ottla_broker.metadata.raft_rules import (
     resign,
     restart,
 )
+from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.metadata.voter_set import ReplicaKey
 
 A, B, C, D = (ReplicaKey(broker, UUID(int=broker)) for broker in (1, 2, 3, 4))
