@@ -44,8 +44,8 @@ def small_server() -> Any:
             for listener in listeners
         ],
         certificates=SimpleNamespace(expire_at_s={"INSIDE": 1.8e9}),
-        requests=pool,
-        responses=pool,
+        request_memory=pool,
+        response_memory=pool,
     )
 
 
