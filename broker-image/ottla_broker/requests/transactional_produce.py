@@ -145,8 +145,8 @@ class RequestTransaction:
 
 
 def read_transactional_header(records: memoryview) -> BatchHeader | None:
-    """The header of a transactional batch; None for other bytes, which the log refuses if they are
-    none.
+    """The header of a transactional batch. None for another batch, and for bytes that are too few
+    to be one, which the log refuses.
     """
     if len(records) < HEADER_SIZE:
         return None

@@ -84,7 +84,7 @@ class Channel(asyncio.BufferedProtocol):
         return any(waiter is not None and waiter.cancelled() for _, _, waiter in self._in_flight)
 
     def latest_usable_version(self, request: Any) -> int:
-        """The request's own version, or the highest below that the broker supports.
+        """The request's own version, or else the highest below it that the broker supports.
 
         Raises KafkaError: UNSUPPORTED_VERSION.
         """

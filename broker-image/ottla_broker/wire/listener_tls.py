@@ -120,8 +120,8 @@ class ListenerTls:
         return self.keystore_certificate_chain, self.keystore_key, setting
 
     def secure_client(self, security: ClientSecurity, *, verifies_hostname: bool) -> ClientSecurity:
-        """The same certificates for a client: it presents the keystore's and trusts the
-        truststore's, or the system's authorities without one.
+        """`security` for a client that presents the keystore's certificate and trusts the
+        truststore's authorities, or the system's without one.
 
         Raises TlsConfigError.
         """
