@@ -76,7 +76,7 @@ def test_cluster_shows_its_quorum_its_log_and_the_departure_of_a_broker(tab: Pag
     take_screenshot(tab, "cluster")
     tab.get_by_label("What would happen if broker").select_option("1")
     tab.get_by_role("button", name="Simulate").click()
-    expect(tab.get_by_role("main").get_by_role("status")).to_contain_text("would be offline until it returns")
+    expect(tab.get_by_role("main").get_by_role("status")).to_contain_text("would be offline until the broker returns")
     expect(tab.get_by_role("region", name="Offline").locator("tbody tr").first).to_contain_text("none")
     take_screenshot(tab, "departure")
     tab.goto(f"{url_of(console)}/cluster")
