@@ -76,7 +76,10 @@ class SchemasApi:
             raise errors.schema_not_found(guid)
         fingerprint = contexts[found[0]].schemas[found[1]].fingerprint()
         ids = {name: one.ids[fingerprint] for name, one in contexts.items() if fingerprint in one.ids}
-        return respond([{"context": name, "id": schema_id} for name, schema_id in sorted(ids.items())])
+        described = [(name, one) for name, one in sorted(ids.items()) if self._is_described(request, name, one)]
+        if not described:
+            raise not_described(found[1])
+        return respond([{"context": name, "id": schema_id} for name, schema_id in described])
 
     async def _text(self, request: web.Request, found: FoundSchema) -> str:
         """The schema's text in the form that the request asks for. Raises RegistryError."""
@@ -105,9 +108,13 @@ class SchemasApi:
 
     def _check_described(self, request: web.Request, context: str, schema_id: int) -> None:
         """Raises RegistryError 403 for clients that may describe none of the schema's subjects."""
+        if not self._is_described(request, context, schema_id):
+            raise not_described(schema_id)
+
+    def _is_described(self, request: web.Request, context: str, schema_id: int) -> bool:
+        """True if the client may describe one of the schema's subjects."""
         uses = self._registry.state.contexts[context].uses[schema_id]
-        if not any(request["may_describe"](subject) for subject in {version.subject for version in uses}):
-            raise errors.RegistryError(40301, f"schema {schema_id} is of no subject that you may describe")
+        return any(request["may_describe"](subject) for subject in {version.subject for version in uses})
 
     def _find_versions(self, request: web.Request) -> list[SchemaVersion]:
         """The versions that have the schema with the id of the path, as far as the client may
@@ -123,3 +130,7 @@ class SchemasApi:
             and (not name or parse_subject(version.subject).name == name)
             and request["may_describe"](version.subject)
         ]
+
+
+def not_described(schema_id: int) -> errors.RegistryError:
+    return errors.RegistryError(40301, f"schema {schema_id} is of no subject that you may describe")
