@@ -61,6 +61,7 @@ class JsonComparison:
     def compare(
         self, reader: Any, writer: Any, path: str, of_reader: JsonDocument, of_writer: JsonDocument
     ) -> Incompatibilities:
+        """The reasons why `reader` refuses what `writer` accepts. `path`: that of `reader`."""
         reader, of_reader = of_reader.resolve(reader)
         writer, of_writer = of_writer.resolve(writer)
         pair = id(reader), id(writer)
