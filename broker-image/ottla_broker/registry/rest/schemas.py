@@ -11,7 +11,7 @@ from ottla_broker.registry.rest.subjects import find_subjects
 from ottla_broker.registry.schema import SCHEMA_TYPES, JsonObject, Schema
 from ottla_broker.registry.schema_registry import SchemaRegistry
 from ottla_broker.registry.state import SchemaVersion
-from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, SubjectName, context_of, parse_subject
+from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, SubjectName, context_of, parse_subject, qualify_subject
 
 
 class FoundSchema(NamedTuple):
@@ -92,7 +92,7 @@ class SchemasApi:
         """
         schema_id, state = id_of(request), self._registry.state
         subject = request.query.get("subject", "")
-        named = context_of(requests.qualify_by_path(request, subject))
+        named = context_of(qualify_subject(subject, requests.path_context(request)))
         contexts = [named]
         if named == DEFAULT_CONTEXT:
             contexts += sorted(
