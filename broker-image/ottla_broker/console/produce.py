@@ -100,10 +100,8 @@ class ProducePages:
             raise
         except OSError as reason:
             why = describe_os_error(reason) or "no response in time"
-            message = (
-                f"It is unknown whether {topic.name}-{partition} has the record: {why}. Look before you repeat it."
-            )
-            raise PageError(502, message) from reason
+            unknown = f"It is unknown whether {topic.name}-{partition} has the record: {why}."
+            raise PageError(502, f"{unknown} Search for it before you produce it again.") from reason
         finally:
             record_outcome(page.user, "WRITE", "TOPIC", topic.name, code, ApiKey.PRODUCE)
         return redirect(f"/topics/{quote(topic.name)}/messages/{partition}/{offset}")
