@@ -25,7 +25,7 @@ from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.departure import Departure, assess_partition
 from ottla_broker.console.metadata_records import decode_rows
 from ottla_broker.console.requests import PageError, PageRequest
-from ottla_broker.console.topics import may_describe
+from ottla_broker.console.topics import may_describe_topic
 from ottla_broker.console.waiting_partitions import WaitingPartition, describe_waiting, is_waiting
 from ottla_broker.metadata.broker_plans import election_candidates
 from ottla_broker.metadata.election import TopicElectionRules
@@ -96,7 +96,7 @@ class ClusterPages:
             raise PageError(404, f"There is no broker {broker}; brokers: {', '.join(map(str, sorted(image.brokers)))}.")
         departure = await self._simulate(broker)
         named = {
-            kind: [one for one in affected if may_describe(page, one.topic)]
+            kind: [one for one in affected if may_describe_topic(page, one.topic)]
             for kind, affected in departure.named.items()
         }
         return page.render("departure.html", departure=departure, named=named, brokers=sorted(image.brokers))
@@ -127,7 +127,7 @@ class ClusterPages:
         image, count = self._broker.image, 0
         found: list[WaitingPartition] = []
         async for topic, state in iter_partitions(self._broker):
-            if is_waiting(state) and may_describe(page, topic):
+            if is_waiting(state) and may_describe_topic(page, topic):
                 count += 1
                 if len(found) < MAX_WAITING:
                     found.append(describe_waiting(topic, state, image.brokers))

@@ -31,7 +31,7 @@ from ottla_broker.console.offset_reset import (
     write_offsets,
 )
 from ottla_broker.console.requests import MAX_INT64, PageError, PageRequest
-from ottla_broker.console.topics import may_describe
+from ottla_broker.console.topics import may_describe_topic
 from ottla_broker.console.user_requests import read_write_form, record_outcome
 from ottla_broker.security.authorizer import Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
@@ -147,7 +147,7 @@ class GroupResetPages:
         if group.type == SHARE:
             raise PageError(400, f"{group.name} is a share group, which has no committed offsets.")
         committed = await self._groups.find_committed_offsets(group)
-        return group, {one: offset for one, offset in committed.items() if may_describe(page, one[0])}
+        return group, {one: offset for one, offset in committed.items() if may_describe_topic(page, one[0])}
 
     async def _plan(self, committed: OffsetsByPartition, target: ResetTarget) -> list[PartitionReset]:
         partitions = sorted(committed)

@@ -23,7 +23,7 @@ from ottla_broker.console.group_requests import GroupRequests
 from ottla_broker.console.paging import cut_page
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.topic_list import matches
-from ottla_broker.console.topics import TopicPages, may_describe
+from ottla_broker.console.topics import TopicPages, may_describe_topic
 from ottla_broker.security.authorizer import Operation, Resource
 
 MAX_PARTITIONS: Final = 1000
@@ -64,7 +64,7 @@ class GroupPages:
         )
         owners = find_owners(description.members)
         partitions = sorted(
-            (topic, index) for topic, index in committed.keys() | owners.keys() if may_describe(page, topic)
+            (topic, index) for topic, index in committed.keys() | owners.keys() if may_describe_topic(page, topic)
         )
         lags = await self._lags.find_lags(committed, owners, partitions)
         if committed:
@@ -88,7 +88,7 @@ class GroupPages:
         name = page.http.query.get("id", "")
         if not may_describe_group(page, name):
             return web.json_response({"at_s": [], "lag": []})
-        return web.json_response(self._lags.columns(name, lambda topic: may_describe(page, topic)))
+        return web.json_response(self._lags.columns(name, lambda topic: may_describe_topic(page, topic)))
 
     async def show_readers(self, page: PageRequest) -> web.Response:
         """The groups that have committed offsets of a topic, with their lag in it."""

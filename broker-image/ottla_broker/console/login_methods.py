@@ -63,10 +63,10 @@ def find_login_methods(config: Config) -> LoginMethods | None:
     methods = LoginMethods(find_password_listener(config), find_certificate_listener(config), oidc)
     if methods == LoginMethods(None, None, None):
         problem = (
-            f"{CONSOLE_ENABLE.name}=true: users of the console log in with PLAIN or SCRAM, which no listener has, by "
-            f"{CONSOLE_OIDC_ISSUER.name}, which is not set, or with certificates, for which no listener with SSL that "
-            f"asks for them is {HTTP_SECURITY_LISTENER.name}, while clients of this broker are authenticated or "
-            f"authorized ({'; '.join(reasons)}); set it to false"
+            f"{CONSOLE_ENABLE.name}=true, but nobody could log in to the console, and clients of this broker are "
+            f"authenticated or authorized ({'; '.join(reasons)}): give a listener PLAIN or SCRAM, set "
+            f"{CONSOLE_OIDC_ISSUER.name}, name a listener with SSL that asks for certificates in "
+            f"{HTTP_SECURITY_LISTENER.name}, or set {CONSOLE_ENABLE.name}=false"
         )
         raise SettingError([problem])
     return methods

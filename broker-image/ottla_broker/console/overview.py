@@ -19,7 +19,7 @@ from ottla_broker.console.partition_census import CensusTaker, PartitionCensus
 from ottla_broker.console.requests import PageRequest
 from ottla_broker.console.restarts import SILENT_S, describe_restarts, describe_roll
 from ottla_broker.console.throughput import FIRST_INTERVAL_S, SAMPLE_INTERVAL_S, ThroughputHistory, sum_totals
-from ottla_broker.console.topics import may_describe
+from ottla_broker.console.topics import may_describe_topic
 from ottla_broker.console.waiting_partitions import WaitingPartition, describe_waiting
 from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
@@ -119,7 +119,7 @@ class Overview:
                 for topic, state in census.reassigned
                 if page.user.may(Operation.describe, Resource.topic(topic))
             ],
-            may_describe=partial(may_describe, page),
+            may_describe=partial(may_describe_topic, page),
         )
 
     async def show_restarts(self, page: PageRequest) -> web.Response:
@@ -139,7 +139,7 @@ class Overview:
             "restarts.html",
             restarts=describe_restarts(self._broker.image.brokers, self._brokers, census, bytes_behind, now_s),
             roll=roll,
-            roll_sentences=[] if roll is None else list(describe_roll(roll.report, partial(may_describe, page))),
+            roll_sentences=[] if roll is None else list(describe_roll(roll.report, partial(may_describe_topic, page))),
             silent_s=SILENT_S,
             failures=failures,
         )
@@ -200,7 +200,7 @@ class Overview:
         image = self._broker.image
         for topic, index in census.offline:
             state = image.topics[topic].partitions.get(index) if topic in image.topics else None
-            if state is not None and state.leader == NO_LEADER and may_describe(page, topic):
+            if state is not None and state.leader == NO_LEADER and may_describe_topic(page, topic):
                 yield describe_waiting(topic, state, image.brokers)
 
     def _count_throttled(self, page: PageRequest) -> ThrottledClients | None:

@@ -1,20 +1,51 @@
 """The pages of the console and their paths.
 
-Pages that not everybody opens are imported with their first request (`LazyPages`).
+Pages that not everybody opens are imported with their first request (`LazyPages`): a console that
+nobody uses takes less memory.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from aiohttp import web
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.console.cluster_requests import ClusterRequests
-from ottla_broker.console.lazy_pages import LazyPages
 from ottla_broker.console.overview import Overview
-from ottla_broker.console.requests import PageHandler
+from ottla_broker.console.requests import PageHandler, PageRequest
 from ottla_broker.console.topics import TopicPages
 from ottla_broker.dispatcher import RequestDispatcher
 from ottla_broker.registry.lazy_registry import LazyRegistry
+from ottla_broker.runtime import Runtime
+
+
+class LazyPages:
+    """`module`: the name of a module of this package. `build`: makes the pages from the imported
+    module.
+    """
+
+    def __init__(self, runtime: Runtime, module: str, build: Callable[[Any], Any]) -> None:
+        self._runtime = runtime
+        self._module = f"{__package__}.{module}"
+        self._build = build
+        self._pages: Any = None
+
+    def handler(self, name: str) -> PageHandler:
+        """A page handler that calls the method `name` of the pages."""
+
+        async def handle(page: PageRequest) -> web.StreamResponse:
+            response: web.StreamResponse = await getattr(await self._load(), name)(page)
+            return response
+
+        return handle
+
+    async def _load(self) -> Any:
+        if self._pages is None:
+            module = await self._runtime.run_in_thread(importlib.import_module, self._module)
+            self._pages = self._pages or self._build(module)
+        return self._pages
 
 
 class PageRoute(NamedTuple):

@@ -10,7 +10,7 @@ from aiohttp import web
 from ottla_broker.console.cluster_requests import ClusterRequests
 from ottla_broker.console.pipeline_graph import HEIGHT, WIDTH, lay_out
 from ottla_broker.console.requests import PageError, PageRequest
-from ottla_broker.console.topics import may_describe
+from ottla_broker.console.topics import may_describe_topic
 from ottla_broker.security.authorizer import CLUSTER, Operation
 from ottla_broker.wire.client import raise_for_error
 from ottla_broker.wire.pipeline_report import PIPELINE_RESOURCE, PipelineReport, StoredReport, read_reports
@@ -63,7 +63,7 @@ class PipelinePages:
 
 def may_describe_topics(page: PageRequest, report: PipelineReport) -> bool:
     """False for a pipeline of which no topic is known."""
-    return bool(report.topics) and all(may_describe(page, topic) for topic in report.topics)
+    return bool(report.topics) and all(may_describe_topic(page, topic) for topic in report.topics)
 
 
 def is_web_address(url: str) -> bool:

@@ -16,7 +16,7 @@ from ottla_broker.console.partition_reader import OffsetRange, read_chunk
 from ottla_broker.console.record_encoding import encode_fields
 from ottla_broker.console.record_form import BYTE_FORMS, SCHEMA_FORM, RecordFormError, parse_record
 from ottla_broker.console.requests import MAX_INT64, PageError, PageRequest
-from ottla_broker.console.topics import TopicPages, may_describe
+from ottla_broker.console.topics import TopicPages, may_describe_topic
 from ottla_broker.console.user_requests import check_may_write, read_write_form, record_outcome, render_form
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.registry.lazy_registry import LazyRegistry
@@ -66,7 +66,7 @@ class ProducePages:
         page.user.check(Operation.read, Resource.topic(source.name), ApiKey.FETCH)
         name = form.get("topic", "").strip()
         target = self._broker.image.topics.get(name)
-        if target is None or not may_describe(page, name):
+        if target is None or not may_describe_topic(page, name):
             return self._render_copy(page, form, f"There is no topic {name!r} that {page.user.principal} may describe.")
         page.user.check(Operation.write, Resource.topic(target.name), ApiKey.PRODUCE)
         found = await self._read(source, *parse_record_position(page))
@@ -100,10 +100,8 @@ class ProducePages:
             raise
         except OSError as reason:
             why = describe_os_error(reason) or "no response in time"
-            message = (
-                f"It is unknown whether {topic.name}-{partition} has the record: {why}. Look before you repeat it."
-            )
-            raise PageError(502, message) from reason
+            unknown = f"It is unknown whether {topic.name}-{partition} has the record: {why}."
+            raise PageError(502, f"{unknown} Search for it before you produce it again.") from reason
         finally:
             record_outcome(page.user, "WRITE", "TOPIC", topic.name, code, ApiKey.PRODUCE)
         return redirect(f"/topics/{quote(topic.name)}/messages/{partition}/{offset}")

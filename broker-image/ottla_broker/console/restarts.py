@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla_broker.console.broker_history import BrokerHistory, BrokerPhase
 from ottla_broker.console.partition_census import PartitionCensus
-from ottla_broker.console.rendering import format_bytes, format_count
+from ottla_broker.console.rendering import format_bytes, format_count, format_partitions
 from ottla_broker.wire.roll_report import RollBlocker, RollReport
 
 RECENT_S: Final = 60.0
@@ -61,7 +61,7 @@ def describe_wait(phase: BrokerPhase, leads: int, behind: int, bytes_behind: int
     """
     match phase.state:
         case "shutting down":
-            return f"{_partitions(leads)} to get another leader" if leads else "its process to end"
+            return f"{format_partitions(leads)} to get another leader" if leads else "its process to end"
         case "stopped":
             return "its process to start again"
         case "starting":
@@ -70,7 +70,7 @@ def describe_wait(phase: BrokerPhase, leads: int, behind: int, bytes_behind: int
             return "its heartbeats: its process does not run, or does not reach the controller"
         case "unfenced":
             size = f", {format_bytes(bytes_behind)} behind" if bytes_behind >= 0 else ""
-            return f"{_partitions(behind)} to catch up{size}" if behind else NOTHING
+            return f"{format_partitions(behind)} to catch up{size}" if behind else NOTHING
 
 
 def describe_roll(report: RollReport, may_describe: Callable[[str], bool]) -> Iterator[str]:
@@ -94,10 +94,6 @@ def describe_blocker(blocker: RollBlocker, is_named: bool) -> str:
     in_sync = ", ".join(map(str, blocker.isr)) or "no broker"
     beside = "one other replica" if blocker.needed == 1 else f"{blocker.needed} other replicas"
     return f"Broker {blocker.broker} waits for {partition}, which needs {beside} in sync; in sync: {in_sync}."
-
-
-def _partitions(count: int) -> str:
-    return "one partition" if count == 1 else f"{format_count(count)} partitions"
 
 
 def _brokers(ids: Iterable[int]) -> str:

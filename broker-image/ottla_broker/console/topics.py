@@ -76,7 +76,7 @@ class TopicPages:
     async def show_list(self, page: PageRequest) -> web.Response:
         search, with_internal = page.text("search"), page.flag("internal")
         names = await find_topics(
-            self._broker.image, search, lambda name: may_describe(page, name), with_internal=with_internal
+            self._broker.image, search, lambda name: may_describe_topic(page, name), with_internal=with_internal
         )
         topics = make_page(self._broker.image, names, page.integer("page", 1, at_least=1))
         template = "topic_rows.html" if page.wants_fragment else "topics.html"
@@ -115,7 +115,7 @@ class TopicPages:
         """
         name = page.http.match_info["topic"]
         topic = self._broker.image.topics.get(name)
-        if topic is None or not may_describe(page, name):
+        if topic is None or not may_describe_topic(page, name):
             raise PageError(404, f"There is no topic {name!r} that {page.user.principal} may describe.")
         return topic
 
@@ -137,7 +137,7 @@ class TopicPages:
         return sorted(map(ConfigRow.of, entries), key=lambda it: (not it.is_own, it.name))
 
 
-def may_describe(page: PageRequest, topic: str) -> bool:
+def may_describe_topic(page: PageRequest, topic: str) -> bool:
     return page.user.may(Operation.describe, Resource.topic(topic))
 
 

@@ -47,9 +47,7 @@ def context_of(text: str) -> str:
 
 
 def qualify_subject(subject: str, context: str) -> str:
-    """The subject that a reference names in a schema of `context`: one of the same context, unless
-    it names another.
-    """
+    """The subject, in `context` unless it names one itself."""
     if subject.startswith(":.") or context == DEFAULT_CONTEXT:
         return subject
     return str(SubjectName(context, subject))

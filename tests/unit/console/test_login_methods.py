@@ -93,8 +93,8 @@ def test_certificates_log_in_where_the_listener_asks_for_them(settings: dict[str
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"authorizer.class.name": "StandardAuthorizer"}, r"while clients .*authorizer.class.name="),
-        (OAUTH, "console.oidc.issuer, which is not set"),
+        ({"authorizer.class.name": "StandardAuthorizer"}, r"clients .*authorizer.class.name="),
+        (OAUTH, "set console.oidc.issuer"),
         (CERTIFICATES, "listener OUT requires certificates"),
         (OAUTH | {"console.oidc.issuer": "https://issuer"}, "needs console.oidc.client.id"),
         (SCRAM | {"console.oidc.client.id": "console"}, "console.oidc.issuer is not"),

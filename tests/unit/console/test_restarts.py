@@ -49,7 +49,7 @@ def test_a_restart_is_described_from_its_shutdown_until_all_replicas_are_in_sync
         Restart(2, "restarted", 1, "3 partitions to catch up, 3.0 MiB behind")
     ]
     assert describe(history, WITHOUT_2[:1] + ALL_IN_SYNC[1:], 10) == [
-        Restart(2, "restarted", 1, "one partition to catch up")
+        Restart(2, "restarted", 1, "1 partition to catch up")
     ]
     history.observe([other, registration(2, 9)], 60)
     assert describe(history, ALL_IN_SYNC, 11) == [Restart(2, "restarted", 2, "nothing: all its replicas are in sync")]

@@ -12,7 +12,7 @@ from aiohttp import web
 from ottla_broker.registry import errors
 from ottla_broker.registry.schema import LATEST, JsonObject, Reference, Schema, SchemaType
 from ottla_broker.registry.state import SchemaVersion
-from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, SubjectName, parse_subject
+from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, qualify_subject
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 ACCEPTS_UNKNOWN: Final = "Confluent-Accept-Unknown-Properties"
@@ -80,16 +80,8 @@ def read_integer(request: web.Request, name: str, default: int) -> int:
 
 
 def subject_of(request: web.Request) -> str:
-    """The subject that the request's path names, with the path's context."""
-    return qualify_by_path(request, request.match_info["subject"])
-
-
-def qualify_by_path(request: web.Request, subject: str) -> str:
-    """The subject, in the context of the path unless it names one itself."""
-    context = path_context(request)
-    if context == DEFAULT_CONTEXT or parse_subject(subject).context != DEFAULT_CONTEXT:
-        return subject
-    return str(SubjectName(context, subject))
+    """The subject that the path names, in the path's context unless it names one itself."""
+    return qualify_subject(request.match_info["subject"], path_context(request))
 
 
 def path_context(request: web.Request) -> str:

@@ -11,7 +11,7 @@ from ottla_broker.registry.rest.subjects import find_subjects
 from ottla_broker.registry.schema import SCHEMA_TYPES, JsonObject, Schema
 from ottla_broker.registry.schema_registry import SchemaRegistry
 from ottla_broker.registry.state import SchemaVersion
-from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, SubjectName, context_of, parse_subject
+from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, SubjectName, context_of, parse_subject, qualify_subject
 
 
 class FoundSchema(NamedTuple):
@@ -76,7 +76,10 @@ class SchemasApi:
             raise errors.schema_not_found(guid)
         fingerprint = contexts[found[0]].schemas[found[1]].fingerprint()
         ids = {name: one.ids[fingerprint] for name, one in contexts.items() if fingerprint in one.ids}
-        return respond([{"context": name, "id": schema_id} for name, schema_id in sorted(ids.items())])
+        described = [(name, one) for name, one in sorted(ids.items()) if self._is_described(request, name, one)]
+        if not described:
+            raise not_described(found[1])
+        return respond([{"context": name, "id": schema_id} for name, schema_id in described])
 
     async def _text(self, request: web.Request, found: FoundSchema) -> str:
         """The schema's text in the form that the request asks for. Raises RegistryError."""
@@ -89,7 +92,7 @@ class SchemasApi:
         """
         schema_id, state = id_of(request), self._registry.state
         subject = request.query.get("subject", "")
-        named = context_of(requests.qualify_by_path(request, subject))
+        named = context_of(qualify_subject(subject, requests.path_context(request)))
         contexts = [named]
         if named == DEFAULT_CONTEXT:
             contexts += sorted(
@@ -105,9 +108,13 @@ class SchemasApi:
 
     def _check_described(self, request: web.Request, context: str, schema_id: int) -> None:
         """Raises RegistryError 403 for clients that may describe none of the schema's subjects."""
+        if not self._is_described(request, context, schema_id):
+            raise not_described(schema_id)
+
+    def _is_described(self, request: web.Request, context: str, schema_id: int) -> bool:
+        """True if the client may describe one of the schema's subjects."""
         uses = self._registry.state.contexts[context].uses[schema_id]
-        if not any(request["may_describe"](subject) for subject in {version.subject for version in uses}):
-            raise errors.RegistryError(40301, f"schema {schema_id} is of no subject that you may describe")
+        return any(request["may_describe"](subject) for subject in {version.subject for version in uses})
 
     def _find_versions(self, request: web.Request) -> list[SchemaVersion]:
         """The versions that have the schema with the id of the path, as far as the client may
@@ -123,3 +130,7 @@ class SchemasApi:
             and (not name or parse_subject(version.subject).name == name)
             and request["may_describe"](version.subject)
         ]
+
+
+def not_described(schema_id: int) -> errors.RegistryError:
+    return errors.RegistryError(40301, f"schema {schema_id} is of no subject that you may describe")
