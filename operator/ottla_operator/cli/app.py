@@ -83,8 +83,8 @@ def run(arguments: Sequence[str], program: str = "ottla") -> None:
         sys.exit(0)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         print(f"ottla {metadata.version('ottla')} ({hot_paths_build()})")
         raise typer.Exit
 

@@ -104,6 +104,9 @@ async def _print_records(
     format_record: FormatRecord,
     group: str | None,
 ) -> None:
+    """Prints records up to `ends`, or until `count` are printed; None: without end. Commits the
+    offsets of printed records for `group` at intervals.
+    """
     loop = asyncio.get_running_loop()
     printed, committed_at = 0, loop.time()
     if ends is not None and _has_reached(consumer, ends):
