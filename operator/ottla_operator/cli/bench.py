@@ -55,7 +55,7 @@ class Results:
 @app.command()
 def bench(
     phases: Annotated[
-        list[str] | None, typer.Argument(metavar="PHASE…", help=f"{', '.join(PHASES)}. Default: all.")
+        list[str] | None, typer.Argument(metavar="PHASE", help=f"{', '.join(PHASES)}. Default: all.")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.5, max=MAX_SECONDS, help="Longest duration of each phase.")] = 5.0,
     topic: Annotated[

@@ -35,7 +35,7 @@ class RecordFormat(StrEnum):
 
 @app.command()
 def consume(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics.")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")],
     start: Annotated[
         str | None,
         typer.Option("--from", metavar="OFFSET", help=f"Where to start: {OFFSET_FORMS}. Default: beginning."),

@@ -38,7 +38,7 @@ app = new_app()
 
 @app.command()
 def diff(
-    inputs: Annotated[list[Path], typer.Argument(metavar="DIR|FILE…", help="YAML files or folders.")],
+    inputs: Annotated[list[Path], typer.Argument(metavar="DIR|FILE", help="YAML files or folders.")],
     cluster: Annotated[
         str | None,
         typer.Option("--cluster", help="Cluster to compare with the brokers. Required if the files have several."),

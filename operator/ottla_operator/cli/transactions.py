@@ -235,7 +235,7 @@ def abort(
 
 @app.command()
 def fence(
-    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
+    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Transactional ids.")],
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
