@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "acls": "Manage access rules.",
     "quotas": "Manage quotas of users, client ids and addresses.",
     "schema": "Manage schemas.",
-    "cluster": "Inspect the cluster and remove brokers.",
+    "cluster": "Inspect or recover the cluster, and remove brokers.",
     "partitions": "List partitions.",
     "top": "Show what brokers, topics, groups and pipelines are doing.",
     "bench": "Measure how fast brokers take and return records.",

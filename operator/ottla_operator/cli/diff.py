@@ -50,8 +50,7 @@ def diff(
     """Show what `ottla up` or the operator would change on the brokers.
 
     Compares Clusters (number of brokers, settings), Topics and Users, and lists resources of
-    other kinds, which it cannot compare. Changes nothing. The exit code is 1 if there are
-    differences.
+    other kinds, which it cannot compare. Changes nothing. Exits with 1 if there are differences.
 
     Example: ottla diff orders.yaml --bootstrap localhost:9092
     """
