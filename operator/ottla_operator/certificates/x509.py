@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ottla_operator.plan.certificate_renewal import Authority, IssuedCertificate, Validity
 
 CLOCK_SKEW_S: Final = 300
-"""Certificates are valid from this long before they are issued: clocks of clients may be behind."""
+"""Time between a certificate's not-before and its issue: clocks of clients may be behind."""
 MAX_COMMON_NAME: Final = 64  # RFC 5280, ub-common-name
 
 
