@@ -149,7 +149,7 @@ def test_bad_input_is_an_error_of_usage(secured: SaslBroker) -> None:
         (("acls", "add", "-p", "x", "--allow", "fly", "--topic", "t"), "allowed: All, Read, Write"),
         (("acls", "add", "-p", "x", "--allow", "read"), "name the resource of the rule"),
         (("acls", "add", "-p", "x", "--topic", "t"), "give --allow or --deny"),
-        (("acls", "remove", "--yes"), "name the rules: --principal, --topic"),
+        (("acls", "remove", "--yes"), "name the rules: --principal"),
         (("users", "create", "x"), "no password: give --password-file"),
         (("users", "create", "x", "--password-env", "NOT_SET"), "environment variable NOT_SET has no password"),
         (("users", "create", "x", "--mechanism", "PLAIN", "--password-env", "PATH"), "allowed: SCRAM-SHA-256"),

@@ -1,7 +1,7 @@
-"""X.509 certificates: made and read, with the `cryptography` library.
+"""X.509 certificates: issued and read, with the `cryptography` library.
 
-Keys are those of the curve P-256, in PKCS #8, which Java, OpenSSL and Go read. What is made depends
-on random numbers and on the time that is passed in, and touches no file.
+Keys are those of the curve P-256, in PKCS #8, which Java, OpenSSL and Go read. What is issued
+depends on random numbers and on the time that is passed in. No file is read or written.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ottla_operator.plan.certificate_renewal import Authority, IssuedCertificate, Validity
 
 CLOCK_SKEW_S: Final = 300
-"""Certificates are valid a little before they are made: clocks of clients are behind."""
+"""Time between a certificate's not-before and its issue: clocks of clients may be behind."""
 MAX_COMMON_NAME: Final = 64  # RFC 5280, ub-common-name
 
 

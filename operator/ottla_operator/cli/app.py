@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "acls": "Manage access rules.",
     "quotas": "Manage quotas of users, client ids and addresses.",
     "schema": "Manage schemas.",
-    "cluster": "Inspect the cluster and remove brokers.",
+    "cluster": "Inspect or recover the cluster, and remove brokers.",
     "partitions": "List partitions.",
     "top": "Show what brokers, topics, groups and pipelines are doing.",
     "bench": "Measure how fast brokers take and return records.",
@@ -83,8 +83,8 @@ def run(arguments: Sequence[str], program: str = "ottla") -> None:
         sys.exit(0)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         print(f"ottla {metadata.version('ottla')} ({hot_paths_build()})")
         raise typer.Exit
 

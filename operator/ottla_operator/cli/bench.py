@@ -55,7 +55,7 @@ class Results:
 @app.command()
 def bench(
     phases: Annotated[
-        list[str] | None, typer.Argument(metavar="PHASE…", help=f"{', '.join(PHASES)}. Default: all.")
+        list[str] | None, typer.Argument(metavar="PHASE", help=f"{', '.join(PHASES)}. Default: all.")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.5, max=MAX_SECONDS, help="Longest duration of each phase.")] = 5.0,
     topic: Annotated[
@@ -77,18 +77,18 @@ def bench(
     then single records at a steady rate to time their latency, and then reads all of them. The load
     is that of one process.
     """
-    wanted = phases or list(PHASES)
-    if unknown := [it for it in wanted if it not in PHASES]:
+    phases = phases or list(PHASES)
+    if unknown := [it for it in phases if it not in PHASES]:
         raise CommandError(ExitCode.usage, f"there is no phase {unknown[0]!r}; allowed: {', '.join(PHASES)}")
-    if topic is None and wanted == ["consume"]:
+    if topic is None and phases == ["consume"]:
         raise CommandError(ExitCode.usage, "a new topic has nothing to consume: add the phase produce, or --topic")
     load = Load(seconds, record_bytes, batch_bytes, max_bytes, rate)
-    results = run_command(_run(bootstrap, command_config, wanted, topic, partitions, load))
+    results = run_command(_run(bootstrap, command_config, phases, topic, partitions, load))
     _print(results, load, output)
 
 
 async def _run(
-    bootstrap: str, command_config: Path | None, wanted: list[str], topic: str | None, partitions: int, load: Load
+    bootstrap: str, command_config: Path | None, phases: list[str], topic: str | None, partitions: int, load: Load
 ) -> Results:
     security = read_security(command_config)
     async with (
@@ -96,7 +96,7 @@ async def _run(
         connect(bootstrap, security=security) as reader,
         _use_topic(client, topic, partitions) as name,
     ):
-        return await _measure(client, reader, wanted, name, load)
+        return await _measure(client, reader, phases, name, load)
 
 
 @asynccontextmanager
@@ -128,14 +128,14 @@ async def _wait_for_leaders(client: KafkaClient, name: str) -> None:
     raise KafkaError(ErrorCode.leader_not_available, f"topic {name!r}: its partitions got no leaders")
 
 
-async def _measure(client: KafkaClient, reader: KafkaClient, wanted: list[str], topic: str, load: Load) -> Results:
+async def _measure(client: KafkaClient, reader: KafkaClient, phases: list[str], topic: str, load: Load) -> Results:
     bench, results = await Bench.of_topic(client, reader, topic, load), Results(topic)
     starts = await _list_offsets(client, topic, EARLIEST_TIMESTAMP)
-    if "produce" in wanted:
+    if "produce" in phases:
         results.rates["produce"] = await bench.produce()
-    if "latency" in wanted:
+    if "latency" in phases:
         results.latency = await bench.measure_latency((await _list_offsets(client, topic, LATEST_TIMESTAMP))[0])
-    if "consume" in wanted:
+    if "consume" in phases:
         results.rates["consume"] = await bench.consume(starts, await _list_offsets(client, topic, LATEST_TIMESTAMP))
     return results
 

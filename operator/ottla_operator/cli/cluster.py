@@ -27,7 +27,7 @@ from ottla_operator.plan.reassign import ImpossibleAssignment, drain_brokers
 
 BrokerId = Annotated[int, typer.Argument(metavar="BROKER", min=0, help="Id of the broker.")]
 
-app = new_app("Inspect the cluster and remove brokers.")
+app = new_app("Inspect or recover the cluster, and remove brokers.")
 
 
 @app.command()

@@ -35,7 +35,7 @@ class RecordFormat(StrEnum):
 
 @app.command()
 def consume(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics.")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")],
     start: Annotated[
         str | None,
         typer.Option("--from", metavar="OFFSET", help=f"Where to start: {OFFSET_FORMS}. Default: beginning."),
@@ -104,6 +104,9 @@ async def _print_records(
     format_record: FormatRecord,
     group: str | None,
 ) -> None:
+    """Prints records up to `ends`, or until `count` are printed; None: without end. Commits the
+    offsets of printed records for `group` at intervals.
+    """
     loop = asyncio.get_running_loop()
     printed, committed_at = 0, loop.time()
     if ends is not None and _has_reached(consumer, ends):

@@ -38,7 +38,7 @@ app = new_app()
 
 @app.command()
 def diff(
-    inputs: Annotated[list[Path], typer.Argument(metavar="DIR|FILE…", help="YAML files or folders.")],
+    inputs: Annotated[list[Path], typer.Argument(metavar="DIR|FILE", help="YAML files or folders.")],
     cluster: Annotated[
         str | None,
         typer.Option("--cluster", help="Cluster to compare with the brokers. Required if the files have several."),
@@ -50,8 +50,7 @@ def diff(
     """Show what `ottla up` or the operator would change on the brokers.
 
     Compares Clusters (number of brokers, settings), Topics and Users, and lists resources of
-    other kinds, which it cannot compare. Changes nothing. The exit code is 1 if there are
-    differences.
+    other kinds, which it cannot compare. Changes nothing. Exits with 1 if there are differences.
 
     Example: ottla diff orders.yaml --bootstrap localhost:9092
     """

@@ -35,7 +35,7 @@ STYLES: Final = {
 def doctor(
     inputs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[DIR|FILE…]", help="YAML for `ottla up`, whose ports are examined."),
+        typer.Argument(metavar="DIR|FILE", help="YAML for `ottla up`, whose ports are examined."),
     ] = None,
     bootstrap: Annotated[
         str | None,

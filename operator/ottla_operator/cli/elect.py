@@ -18,7 +18,7 @@ def elect(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TOPIC[:PARTITION]…", help="Topics or partitions, such as orders or orders:3.", show_default=False
+            metavar="TOPIC[:PARTITION]", help="Topics or partitions, such as orders or orders:3.", show_default=False
         ),
     ] = None,
     all_topics: AllTopics = False,

@@ -123,7 +123,7 @@ def _group_document(
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="GROUP…", help="Ids of groups.")],
+    names: Annotated[list[str], typer.Argument(metavar="GROUP", help="Ids of groups.")],
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,

@@ -38,7 +38,7 @@ app = new_app()
 
 @app.command()
 def partitions(
-    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC…", help="Topics. Default: all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Topics. Default: all.")] = None,
     problems: Annotated[
         bool, typer.Option("--problems", help="Only partitions that are offline or have replicas out of sync.")
     ] = False,

@@ -90,8 +90,8 @@ def diff(
 ) -> None:
     """Show which changes of a pipeline keep its checkpoint.
 
-    Compares two versions of its YAML, and says how to apply the new one. Runs nothing. The exit
-    code is 1 if the new version needs a new checkpoint.
+    Compares two versions of its YAML, and says how to apply the new one. Runs nothing. Exits with 1
+    if the new version needs a new checkpoint.
 
     Example: kubectl get pipeline delays -o yaml > old.yaml; ottla pipeline diff old.yaml new.yaml
     """

@@ -46,7 +46,8 @@ class Acks(StrEnum):
 @app.command()
 def produce(
     topic: Annotated[
-        str | None, typer.Argument(help="Topic. Optional with --lines, whose records can name their topic.")
+        str | None,
+        typer.Argument(metavar="TOPIC", help="Topic. Optional with --lines, whose records can name their topic."),
     ] = None,
     file: Annotated[str, typer.Option("--file", "-f", help="File to read values from. -: standard input.")] = "-",
     lines: Annotated[

@@ -58,7 +58,7 @@ def list_(
 def alter(
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME=VALUE…", help="Quotas to set, such as producer_byte_rate=1000000."),
+        typer.Argument(metavar="NAME=VALUE", help="Quotas to set, such as producer_byte_rate=1000000."),
     ] = None,
     unset: Annotated[
         list[str] | None, typer.Option("--unset", metavar="NAME", help="Quota to remove. Repeatable.")

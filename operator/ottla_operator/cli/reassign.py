@@ -40,7 +40,7 @@ from ottla_operator.plan.reassign import ImpossibleAssignment, change_replicatio
 
 def reassign(
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC…", help="Names of topics.", show_default=False)
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Names of topics.", show_default=False)
     ] = None,
     all_topics: AllTopics = False,
     to: Annotated[str | None, typer.Option(metavar="ID,…", help="Brokers that will have all replicas.")] = None,

@@ -49,11 +49,12 @@ def recover(
     dry_run: DryRun = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Recover a cluster that has lost a majority of its voters for good.
+    """Recover a cluster that has lost most of its voters.
 
-    Continues from the most advanced metadata log of the remaining brokers, under a new cluster id.
-    Data that only the lost disks had is lost. Lost brokers that return are refused, because their
-    disks belong to the old cluster.
+    Use it when the disks of a majority of voters are lost for good. Continues from the most
+    advanced metadata log of the remaining brokers, under a new cluster id. Data that only the lost
+    disks had is lost. Lost brokers that return are refused, because their disks belong to the old
+    cluster.
 
     A cluster with a majority of its voters elects a leader by itself and is not changed.
     """

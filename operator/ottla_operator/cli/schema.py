@@ -65,7 +65,10 @@ def get(
     login: RegistryLogin = "",
     output: Output = OutputFormat.table,
 ) -> None:
-    """Print a schema; with -o json or yaml, with its id, version and references."""
+    """Print a schema.
+
+    With -o json or yaml, its id, version and references are printed too.
+    """
     found = call_registry(registry, login, lambda client: client.get_version(subject, version))
     if output is OutputFormat.table:
         print("\n".join(readable_lines(found)))
@@ -86,7 +89,7 @@ def register(
     registry: Registry = DEFAULT_REGISTRY,
     login: RegistryLogin = "",
 ) -> None:
-    """Register a schema, unless it is incompatible with earlier versions.
+    """Register a schema, unless it is incompatible.
 
     Example: ottla schema register orders-value order.avsc
     """
@@ -109,7 +112,10 @@ def check(
     registry: Registry = DEFAULT_REGISTRY,
     login: RegistryLogin = "",
 ) -> None:
-    """Check whether a schema could be registered. Exit code 1: it could not."""
+    """Check whether a schema could be registered.
+
+    Exits with 1 if it could not.
+    """
     schema = read_schema(file, type_, reference)
     problems, level = call_registry(
         registry, login, lambda it: (it.find_incompatibilities(subject, schema), it.get_compatibility(subject))
@@ -127,7 +133,10 @@ def diff(
     registry: Registry = DEFAULT_REGISTRY,
     login: RegistryLogin = "",
 ) -> None:
-    """Print how a file differs from a registered schema. Exit code 1: it differs."""
+    """Print how a file differs from a registered schema.
+
+    Exits with 1 if it differs.
+    """
     found = call_registry(registry, login, lambda client: client.get_version(subject, version))
     old = readable_lines(found)
     new = readable_lines({**found, "schema": file.read_text()})

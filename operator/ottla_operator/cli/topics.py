@@ -222,7 +222,7 @@ def alter(
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics.")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")],
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,

@@ -102,7 +102,7 @@ def describe(
     command_config: CommandConfig = None,
     output: Output = OutputFormat.table,
 ) -> None:
-    """Describe the producer of a transactional id, and its open transaction."""
+    """Describe a transactional id and its open transaction."""
     found = call_brokers(
         bootstrap, command_config, lambda client: transactions.describe_transaction(client, transactional_id)
     )
@@ -129,7 +129,7 @@ def producers(
     command_config: CommandConfig = None,
     output: Output = OutputFormat.table,
 ) -> None:
-    """List the producers that a partition remembers, and their open transactions."""
+    """List the producers of a partition and their open transactions."""
     at = _parse_partition(partition)
 
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
@@ -152,7 +152,7 @@ def find_hanging(
         typer.Option(
             "--older-than",
             metavar="DURATION",
-            help="Only transactions without a record since then. Use at least the brokers' transaction.max.timeout.ms.",
+            help="Only transactions without a record for this long: at least the brokers' transaction.max.timeout.ms.",
         ),
     ] = "15m",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -235,12 +235,12 @@ def abort(
 
 @app.command()
 def fence(
-    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Transactional ids.")],
+    transactional_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Transactional ids.")],
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
-    """Fence the producers of transactional ids, and abort their open transactions.
+    """Fence producers, and abort their open transactions.
 
     A producer that still runs gets a fatal error.
     """

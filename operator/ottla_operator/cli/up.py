@@ -22,7 +22,7 @@ app = new_app()
 @app.command()
 def up(
     inputs: Annotated[
-        list[Path], typer.Argument(metavar="DIR|FILE…", help="YAML files or folders, as kubectl apply takes them.")
+        list[Path], typer.Argument(metavar="DIR|FILE", help="YAML files or folders, as kubectl apply takes them.")
     ],
     home: Annotated[
         Path | None, typer.Option(help="Folder for data and logs. Default: .ottla.", envvar="OTTLA_HOME")

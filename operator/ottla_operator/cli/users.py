@@ -115,7 +115,7 @@ def alter(
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="USER…", help="Names of users.")],
+    names: Annotated[list[str], typer.Argument(metavar="USER", help="Names of users.")],
     mechanism: Annotated[
         list[str] | None, typer.Option("--mechanism", "-m", help="Only these credentials. Repeatable. Default: all.")
     ] = None,

@@ -21,13 +21,13 @@ class OwnedResources:
     def __post_init__(self) -> None:
         self._objects = OwnedObjects(self.api)
 
-    async def ensure(self, owner: Json, resource: Json, known: Json | None) -> Json | None:
-        """Creates or updates the resource. Returns `known`, the cached one, if its spec is already
+    async def ensure(self, owner: Json, resource: Json, cached: Json | None) -> Json | None:
+        """Creates or updates the resource. Returns `cached` if its spec is already
         the desired one; else None, as the change has not been observed yet. Raises Blocked if the
         name is taken, or the operator's role does not allow the change.
         """
-        if known is not None and known["spec"] == resource["spec"]:
-            return known
+        if cached is not None and cached["spec"] == resource["spec"]:
+            return cached
         metadata, labels = resource["metadata"], names.resource_labels(resource, resource["kind"].lower())
         owners = [owner_reference(owner) | {"controller": True}]
         desired = {**resource, "metadata": {**metadata, "labels": labels, "ownerReferences": owners}}
@@ -42,11 +42,11 @@ class OwnedResources:
             raise Blocked(Stalled(reason, message)) from error
         return None
 
-    async def delete(self, owner: Json, known: Json | None) -> None:
+    async def delete(self, owner: Json, cached: Json | None) -> None:
         """Deletes a resource that the cache has, if `owner` owns it."""
-        if known is None:
+        if cached is None:
             return
-        metadata, kind = known["metadata"], kind_of(known)
+        metadata, kind = cached["metadata"], kind_of(cached)
         live = await self.api.get(kind, metadata["namespace"], metadata["name"])
         if live is not None and is_managed(live) and is_owned_by(live, owner):
             await self.api.delete(kind, live)

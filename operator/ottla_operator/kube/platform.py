@@ -119,16 +119,16 @@ class KubePlatform:
         await write_records(self.api, cluster, TOPICS, records)
 
     async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
-        known = self._find_topic_pipeline(topic, pipeline["metadata"]["name"])
-        return await self._owned_resources.ensure(topic, pipeline, known)
+        cached = self._find_topic_pipeline(topic, pipeline["metadata"]["name"])
+        return await self._owned_resources.ensure(topic, pipeline, cached)
 
     async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
         await self._owned_resources.delete(topic, self._find_topic_pipeline(topic, name))
 
     def _find_topic_pipeline(self, topic: Json, name: str) -> Json | None:
         """The cached Pipeline of this name, if the Topic owns it."""
-        known = self.cache.pipelines.get(Key(topic["metadata"]["namespace"], name))
-        return known if known is not None and is_owned_by(known, topic) else None
+        cached = self.cache.pipelines.get(Key(topic["metadata"]["namespace"], name))
+        return cached if cached is not None and is_owned_by(cached, topic) else None
 
     # Schemas.
 
@@ -146,8 +146,8 @@ class KubePlatform:
 
     async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
         metadata = user["metadata"]
-        known = await self.find_user(Key(metadata["namespace"], user["spec"]["clusterRef"]["name"]), metadata["name"])
-        return await self._owned_resources.ensure(owner, user, known)
+        cached = await self.find_user(Key(metadata["namespace"], user["spec"]["clusterRef"]["name"]), metadata["name"])
+        return await self._owned_resources.ensure(owner, user, cached)
 
     async def delete_component_user(self, owner: Json, cluster: Key, name: str) -> None:
         await self._owned_resources.delete(owner, await self.find_user(cluster, name))

@@ -201,7 +201,7 @@ class ClusterReconciler:
         described: ClusterDescription | None,
         config: AppliedConfig,
     ) -> RestartStep:
-        if brokers.certificate_error:  # a broker that is restarted without certificates does not come back
+        if brokers.certificate_error:  # a broker that is restarted without certificates would not start
             return RestartStep()
         max_unavailable = (cluster.spec.roll and cluster.spec.roll.max_unavailable) or 1
         return await restart_next_broker(

@@ -113,6 +113,9 @@ class TopicDeletion:
         return await self._write()
 
     async def _write(self) -> str:
+        """Stores the deletion records if they have changed. Returns why that failed; empty if it
+        did not.
+        """
         if self.records == self._written:
             return ""
         try:
