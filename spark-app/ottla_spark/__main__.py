@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         help="Spark configuration property; overrides spec.spark.conf",
     )
     run.add_argument(
-        "--start-when", type=Path, metavar="FILE", help="start Spark, and the pipeline once this file exists"
+        "--start-when", type=Path, metavar="FILE", help="start Spark at once, but the pipeline when this file exists"
     )
     run.add_argument("--http", metavar="HOST:PORT", help="address that serves /livez, /readyz, /status and /metrics")
     run.add_argument(
@@ -210,6 +210,8 @@ def _test(pipeline: PipelineDefinition, options: argparse.Namespace) -> int:
 
 
 _stderr = sys.stderr
+"""Where messages to the person are written, also while `_redirect_stderr` has the JVM's output go
+elsewhere."""
 
 
 def _report_error(message: str, options: argparse.Namespace) -> None:
@@ -227,8 +229,8 @@ def _report(message: str) -> None:
 
 @contextmanager
 def _redirect_stderr(log: Path | None) -> Iterator[None]:
-    """Redirects standard error, which the JVM writes to, to a log or nowhere. `_report` still
-    writes to the original.
+    """Redirects standard error, which the JVM writes to, to a log; without one, the output is
+    dropped. `_report` still writes to the original.
     """
     global _stderr
     sys.stderr.flush()

@@ -21,8 +21,9 @@ _CLEAR_LINE: Final = "\r\x1b[K"
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """total: records that were left at the start. left: after the last batch. elapsed_s: time since
-    the start. has_caught_up: the catch-up is complete, and needs no estimate.
+    """Progress of a catch-up. total: records that were left at the start. left: records that are
+    left after the last batch. elapsed_s: time since the start. has_caught_up: the catch-up is
+    complete, and needs no estimate.
     """
 
     total: int
@@ -41,15 +42,18 @@ class CatchUp:
 
     @property
     def seconds_left(self) -> float | None:
-        """None if the records that are left become no fewer."""
+        """Estimate of the time until the pipeline has caught up. None if the records that are left
+        become no fewer.
+        """
         return self.left / self.rate if self.rate > 0 else None
 
     def after_batch(self, rows: int, left: int, elapsed_s: float) -> CatchUp:
-        """rows: records of the batch."""
+        """The progress after one more batch. rows: records of that batch."""
         return CatchUp(max(self.total, left), left, elapsed_s, self.has_caught_up or left <= rows)
 
 
-def first_batch(rows: int, left: int, elapsed_s: float) -> CatchUp:
+def start_catch_up(rows: int, left: int, elapsed_s: float) -> CatchUp:
+    """The progress after the first batch. rows: records of that batch."""
     return CatchUp(rows + left, left, elapsed_s, left <= rows)
 
 
@@ -72,8 +76,8 @@ def format_seconds(seconds: float) -> str:
 
 
 class CatchUpTracker:
-    """The state of a pipeline by the lines of its progress log. `state`: None before its first
-    batch with records.
+    """Computes the progress of a catch-up from the lines of the progress log. `state`: None before
+    the first batch with records.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -90,7 +94,7 @@ class CatchUpTracker:
         if "batch" not in line or not line["rows"]:
             return False
         batch = (line["rows"], line["lag"]["records"], self._clock() - self._started)
-        self.state = first_batch(*batch) if self.state is None else self.state.after_batch(*batch)
+        self.state = start_catch_up(*batch) if self.state is None else self.state.after_batch(*batch)
         return True
 
 

@@ -78,9 +78,9 @@ def is_writable(folder: Path) -> bool:
 
 
 @contextmanager
-def writing_beside(archive: ClassArchive, classpath: str, has_rows: Callable[[], bool]) -> Iterator[None]:
-    """Writes the archive in another process while the block runs, once `has_rows` is true. The end
-    of the block ends the process. `classpath`: that of the running JVM.
+def archive_writing(archive: ClassArchive, classpath: str, has_rows: Callable[[], bool]) -> Iterator[None]:
+    """While the block runs, another process writes the archive, once `has_rows` is true. The end of
+    the block ends that process. `classpath`: that of the running JVM.
     """
     if not archive.class_list.exists():
         yield
@@ -107,6 +107,9 @@ class ArchiveWriter:
         self._stopped.set()
 
     def run(self, has_rows: Callable[[], bool]) -> None:
+        """Waits until `has_rows` is true, and writes the archive. Returns early after `stop`, or if
+        another process is writing it.
+        """
         while not has_rows():
             if self._stopped.wait(_POLL_S):
                 return
@@ -136,7 +139,7 @@ class ArchiveWriter:
 
 def delete_oldest(folder: Path) -> None:
     """Keeps the newest archives. A JVM that has mapped one that is deleted keeps its pages."""
-    kept = sorted(folder.glob("spark-classes-*.jsa"), key=lambda it: it.stat().st_mtime, reverse=True)
-    for old in kept[_MAX_KEPT:]:
+    newest_first = sorted(folder.glob("spark-classes-*.jsa"), key=lambda it: it.stat().st_mtime, reverse=True)
+    for old in newest_first[_MAX_KEPT:]:
         old.unlink(missing_ok=True)
         old.with_suffix(".lock").unlink(missing_ok=True)

@@ -20,9 +20,9 @@ from ottla_spark.schema_registry import NO_REGISTRY, SchemaRegistry
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A valid Pipeline. `folder`: relative paths in it are below it. `registry`: the
-    schema registry that has the writers' schemas. `readers`, `key_readers`: by source, the readers'
-    schemas of values and keys in the registry's framing. `resolve_schemas` sets the last three.
+    """A valid Pipeline. `folder`: base of its relative paths. `registry`: the schema registry that
+    has the writers' schemas. `readers`, `key_readers`: by source, the readers' schemas of values
+    and keys in the registry's framing. `resolve_schemas` sets the last three.
     """
 
     resource: Pipeline
@@ -65,8 +65,8 @@ def load_pipeline(path: Path, name: str | None = None) -> PipelineDefinition:
 
 
 def parse_pipeline(document: dict[str, Any], folder: Path) -> PipelineDefinition:
-    """Raises PipelineError that names the field if the document is invalid or needs what this
-    runner lacks.
+    """A Pipeline from its document. `folder`: base of its relative paths. Raises PipelineError that
+    names the field if the document is invalid or needs what this runner lacks.
     """
     for problem in validate_resource(document):
         raise PipelineError(str(problem))
@@ -77,7 +77,7 @@ def parse_pipeline(document: dict[str, Any], folder: Path) -> PipelineDefinition
 
 
 def find_unsupported(spec: PipelineSpec) -> Iterator[str]:
-    """Features of a valid spec that the runner does not support."""
+    """A message for each feature of a valid spec that the runner does not support."""
     if not spec.streams:
         yield "spec.sources: at least one source must be a stream; tables are only joined with streams"
     for name in spec.sources:

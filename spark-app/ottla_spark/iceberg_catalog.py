@@ -36,8 +36,9 @@ def iceberg_conf(
                 "use the same, or another name in table"
             )
     conf: dict[str, str] = {}
-    for name, it in found.items():
-        conf |= catalog_conf(name, it, folder, secrets, rest_properties if it.type == "rest" else NO_PROPERTIES)
+    for name, catalog in found.items():
+        defaults = rest_properties if catalog.type == "rest" else NO_PROPERTIES
+        conf |= catalog_conf(name, catalog, folder, secrets, defaults)
     return conf
 
 
@@ -53,8 +54,8 @@ def catalog_conf(
     secrets: Path | None,
     defaults: Mapping[str, str] = NO_PROPERTIES,
 ) -> dict[str, str]:
-    """`defaults`: properties that the catalog's own replace. Raises PipelineError if the Secret
-    cannot be read.
+    """Spark's properties of one catalog. `defaults`: the catalog's own properties override them.
+    Raises PipelineError if the Secret cannot be read.
     """
     properties = {"type": catalog.type, **defaults, **catalog.properties}
     if catalog.warehouse is not None:

@@ -31,8 +31,8 @@ _MIN_JAVA_VERSION: Final = 17
 
 
 class Jvm:
-    """folder: for the file in which the JVM writes its address. Raises MissingDependency without
-    Java.
+    """Starts the JVM as a child process. folder: for the file in which the JVM writes its address.
+    Raises MissingDependency without Java.
     """
 
     def __init__(self, conf: Mapping[str, str], folder: Path) -> None:
@@ -44,11 +44,13 @@ class Jvm:
             [str(spark_home() / "bin" / "spark-submit"), *properties, "pyspark-shell"],
             stdin=subprocess.PIPE,
             env={**os.environ, "SPARK_CONNECT_MODE": "0", _CONNECTION_FILE: str(self._connection)},
-            preexec_fn=_ignore_interrupts,  # of Ctrl-C: the runner lets the batch in flight complete
+            preexec_fn=_ignore_interrupts,  # on Ctrl-C the runner lets the batch in flight complete
         )
 
     def environment(self) -> dict[str, str]:
-        """Waits until the JVM listens. Returns the variables that name it. Raises PipelineError."""
+        """Waits until the JVM listens. Returns the environment variables by which PySpark connects
+        to it. Raises PipelineError.
+        """
         while not self._connection.exists():
             if self.process.poll() is not None:
                 check_java()
@@ -58,13 +60,14 @@ class Jvm:
         return {PORT: str(int.from_bytes(content[:4])), SECRET: content[8:].decode()}
 
     def stop(self) -> None:
+        """Returns when the JVM has ended."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
 
 
 def has_jvm() -> bool:
-    """True if PySpark has one in this process, or this process was started by one."""
+    """True if PySpark is connected to a JVM, or a JVM has started this process."""
     context = sys.modules.get("pyspark.core.context")
     return PORT in os.environ or (context is not None and context.SparkContext._gateway is not None)
 

@@ -59,12 +59,12 @@ def merge_sql(table: str, source: str, columns: Sequence[str], key: Sequence[str
     named = {name.lower() for name in key}
     changes = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in columns if name.lower() not in named)
     matched = f" WHEN MATCHED THEN UPDATE SET {changes}" if changes else ""
-    is_inserted = ""
+    not_deleted = ""
     if deleted:
         matched = f" WHEN MATCHED AND s.{quote(deleted)} THEN DELETE{matched}"
-        is_inserted = f" AND NOT s.{quote(deleted)}"
+        not_deleted = f" AND NOT s.{quote(deleted)}"
     names, values = (", ".join(prefix + quote(name) for name in columns) for prefix in ("", "s."))
     return (
         f"MERGE INTO {table} t USING {quote(source)} s ON {condition}{matched} "
-        f"WHEN NOT MATCHED{is_inserted} THEN INSERT ({names}) VALUES ({values})"
+        f"WHEN NOT MATCHED{not_deleted} THEN INSERT ({names}) VALUES ({values})"
     )

@@ -21,8 +21,9 @@ from ottla_spark.spark_conf import local_checkpoint_conf, spark_conf
 
 @dataclass(frozen=True, slots=True)
 class SparkLaunch:
-    """conf: Spark's configuration. scratch: folder for files of this run. archive: of the JVM's
-    classes; None on a cluster. jvm: None if this process already had one.
+    """What a Spark session needs that is being started. conf: Spark's configuration. scratch:
+    folder for files of this run. archive: of the JVM's classes; None on a cluster. jvm: None if
+    this process already had one.
     """
 
     conf: dict[str, str]
@@ -30,7 +31,7 @@ class SparkLaunch:
     archive: ClassArchive | None
     jvm: Jvm | None
 
-    def stop_unused(self) -> None:
+    def stop_unused_jvm(self) -> None:
         """Stops a JVM that PySpark has not connected to."""
         if self.jvm is not None and not has_jvm():
             self.jvm.stop()

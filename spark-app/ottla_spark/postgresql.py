@@ -1,4 +1,5 @@
-"""Statements of the JDBC sink, in PostgreSQL's SQL (https://www.postgresql.org/docs/current/).
+"""Statements of the JDBC sink, as text in PostgreSQL's SQL
+(https://www.postgresql.org/docs/current/).
 
 Pure. Every identifier is quoted, so that names keep their letters and cannot be read as SQL; values
 are parameters.
@@ -73,7 +74,7 @@ def postgresql_type(spark_type: str) -> str:
     raise PipelineError(f"PostgreSQL has no type for {spark_type}; cast the column to STRING, or use to_json")
 
 
-def create_table(table: TableName, columns: Mapping[str, str], key: Sequence[str]) -> str:
+def create_table_sql(table: TableName, columns: Mapping[str, str], key: Sequence[str]) -> str:
     """columns: name → Spark's type. Raises PipelineError for a type that PostgreSQL lacks."""
     parts = []
     for name, spark_type in columns.items():
@@ -86,7 +87,7 @@ def create_table(table: TableName, columns: Mapping[str, str], key: Sequence[str
     return f"CREATE TABLE IF NOT EXISTS {table.quoted} ({', '.join(parts)})"
 
 
-def create_batches(table: TableName) -> str:
+def create_batches_table_sql(table: TableName) -> str:
     return (
         f"CREATE TABLE IF NOT EXISTS {table.in_same_schema(BATCHES).quoted} ("
         "query_id uuid PRIMARY KEY, pipeline text NOT NULL, batch bigint NOT NULL, "
@@ -94,28 +95,30 @@ def create_batches(table: TableName) -> str:
     )
 
 
-def begin_query(table: TableName) -> str:
-    """Parameters: query id, pipeline. A query that has written no batch has -1."""
+def begin_query_sql(table: TableName) -> str:
+    """Adds the query's row to BATCHES, with batch -1, unless it has one. Parameters: query id,
+    pipeline.
+    """
     return (
         f"INSERT INTO {table.in_same_schema(BATCHES).quoted} (query_id, pipeline, batch) VALUES (?::uuid, ?, -1) "
         "ON CONFLICT (query_id) DO NOTHING"
     )
 
 
-def last_batch(table: TableName, *, lock: bool) -> str:
-    """Parameter: query id. lock: until the end of the transaction, so that of two processes that
-    write the same batch the second sees the first one's number.
+def last_batch_sql(table: TableName, *, lock: bool) -> str:
+    """Parameter: query id. lock: locks the row until the end of the transaction, so that of two
+    processes that write the same batch the second sees the first one's number.
     """
     suffix = " FOR UPDATE" if lock else ""
     return f"SELECT batch FROM {table.in_same_schema(BATCHES).quoted} WHERE query_id = ?::uuid{suffix}"
 
 
-def set_batch(table: TableName) -> str:
+def set_batch_sql(table: TableName) -> str:
     """Parameters: batch, query id."""
     return f"UPDATE {table.in_same_schema(BATCHES).quoted} SET batch = ?, written_at = now() WHERE query_id = ?::uuid"
 
 
-def list_columns() -> str:
+def list_columns_sql() -> str:
     """Parameter: quoted name of the table. No rows if it does not exist."""
     return (
         "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped "
@@ -123,17 +126,22 @@ def list_columns() -> str:
     )
 
 
-def list_staging_tables() -> str:
-    """Parameters: quoted name of the batches' table, and the prefix of the tables."""
+def list_staging_tables_sql() -> str:
+    """Parameters: prefix of the tables' names, and quoted name of the table BATCHES, in whose
+    schema they are.
+    """
     return (
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND starts_with(relname, ?) "
         "AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass(?))"
     )
 
 
-def create_staging(staging: TableName, table: TableName, columns: Sequence[str], deleted: str = "") -> tuple[str, str]:
-    """A table for the rows of one batch: the columns with the types of the sink's table, and a
-    unique number for each row, so that a task that runs again cannot write its rows twice.
+def create_staging_sql(
+    staging: TableName, table: TableName, columns: Sequence[str], deleted: str = ""
+) -> tuple[str, str]:
+    """Two statements that create a table for the rows of one batch: the columns with the types of
+    the sink's table, and a unique number for each row, so that a task that runs again cannot write
+    its rows twice.
 
     deleted: name of a further column, true in rows that delete the row of their key.
     """
@@ -144,7 +152,7 @@ def create_staging(staging: TableName, table: TableName, columns: Sequence[str],
     )
 
 
-def insert_rows(
+def insert_rows_sql(
     table: TableName, staging: TableName, columns: Sequence[str], key: Sequence[str], deleted: str = ""
 ) -> str:
     """Copies the rows from staging, except those that are `deleted`. With a key, rows of the same
@@ -158,12 +166,12 @@ def insert_rows(
     return f"{statement} ON CONFLICT ({_list(key)}) DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
 
 
-def delete_rows(table: TableName) -> str:
+def delete_rows_sql(table: TableName) -> str:
     """Readers see the old rows until the transaction commits, as they would not with TRUNCATE."""
     return f"DELETE FROM {table.quoted}"
 
 
-def delete_by_key(table: TableName, staging: TableName, key: Sequence[str], deleted: str) -> str:
+def delete_by_key_sql(table: TableName, staging: TableName, key: Sequence[str], deleted: str) -> str:
     """Deletes the rows whose key is that of a `deleted` row of staging. NULL equals no key, as in
     the unique index by which rows are replaced.
     """
@@ -171,7 +179,7 @@ def delete_by_key(table: TableName, staging: TableName, key: Sequence[str], dele
     return f"DELETE FROM {table.quoted} t USING {staging.quoted} s WHERE s.{quote(deleted)} AND {condition}"
 
 
-def drop_table(table: TableName) -> str:
+def drop_table_sql(table: TableName) -> str:
     return f"DROP TABLE IF EXISTS {table.quoted}"
 
 

@@ -10,7 +10,7 @@ ended. The lag in seconds is the age of the first of them: 0 if there is none, n
 be read in time. `caughtUp` says whether the pipeline has caught up (see catch_up.py), and
 `catchUpSecondsLeft` estimates the time until then. `error` is the last error, `sparkUi` the URL of
 Spark's web UI, where it is on, and `comparisons` what comparing sinks with `compareWith` has found,
-as in `status`.
+as in `status`. While jars are downloaded, `doing` says so.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TracedRecord:
-    """A record with a sampled header `traceparent`. Where it came from is None if the steps have
-    dropped the columns.
+    """A record whose header `traceparent` is sampled. Its topic, partition and offset are None if
+    the steps have dropped these columns.
     """
 
     traceparent: str
@@ -219,9 +219,11 @@ class QueryOffsets:
         }
 
 
-def format_lag(records: Mapping[TopicPartition, int], written_ms: Offsets, now_ms: int) -> dict[str, Any]:
-    """The `lag` of a line. `written_ms`: timestamp of the first unprocessed record, where it is
-    known.
+def format_lag(
+    records: Mapping[TopicPartition, int], written_ms: Mapping[TopicPartition, int], now_ms: int
+) -> dict[str, Any]:
+    """The `lag` of a line. `records`: lag of each partition. `written_ms`: timestamp of the first
+    unprocessed record, where it is known.
     """
     partitions: dict[str, dict[str, dict[str, Any]]] = {}
     ages: list[float] = []
@@ -271,7 +273,7 @@ class ProgressLog:
 
     @property
     def has_caught_up(self) -> bool:
-        """True if a batch of this run had reached the end of its topics."""
+        """True if a batch of this run has reached the end of its topics."""
         return self._catch_up.state is not None and self._catch_up.state.has_caught_up
 
     def write_comparisons(self, comparisons: Iterable[Comparison]) -> None:

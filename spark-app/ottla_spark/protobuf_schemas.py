@@ -1,5 +1,5 @@
-"""Messages of Protobuf schemas: descriptors from a set of files, and the path to a message in its
-file that framed records have.
+"""Messages of Protobuf schemas: descriptors from a set of files, and the message indexes of framed
+records. Each index is the number of a message in its file, then of a message nested in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from ottla_spark.record_schema import UnusableSchema
 
 
-def load_file(text: str) -> FileDescriptor:
+def parse_file_descriptor(text: str) -> FileDescriptor:
     """The last file of a FileDescriptorSet in base64. Raises UnusableSchema."""
     try:
         files = FileDescriptorSet.FromString(base64.b64decode(text, validate=True)).file
@@ -73,13 +73,11 @@ def find_message(file: FileDescriptor, name: str) -> Descriptor:
     return found
 
 
-def message_at(file: FileDescriptor, path: Sequence[int]) -> Descriptor | None:
-    """The message that message indexes name: that of a message in the file, then of one nested in
-    it. None if the file lacks it.
-    """
+def message_at(file: FileDescriptor, indexes: Sequence[int]) -> Descriptor | None:
+    """The message at these message indexes. None if the file lacks it."""
     messages = list(file.message_types_by_name.values())
     found = None
-    for index in path:
+    for index in indexes:
         if not 0 <= index < len(messages):
             return None
         found = messages[index]
@@ -87,32 +85,32 @@ def message_at(file: FileDescriptor, path: Sequence[int]) -> Descriptor | None:
     return found
 
 
-def path_to(message: Descriptor) -> list[int]:
+def message_indexes(message: Descriptor) -> list[int]:
     parent = message.containing_type
     siblings = message.file.message_types_by_name.values() if parent is None else parent.nested_types
-    above = [] if parent is None else path_to(parent)
+    above = [] if parent is None else message_indexes(parent)
     return [*above, [it.full_name for it in siblings].index(message.full_name)]
 
 
-def read_path(value: bytes | bytearray, at: int) -> tuple[tuple[int, ...], int]:
-    """The path that begins at a position of a framed record, and the position after it. It is the
-    number of indexes and the indexes, as zigzag varints; 0 alone is the path [0]. Raises
-    IndexError.
+def read_message_indexes(value: bytes | bytearray, at: int) -> tuple[tuple[int, ...], int]:
+    """The message indexes that begin at a position of a framed record, and the position after them.
+    A record has the number of indexes, then the indexes, as zigzag varints; 0 alone stands for [0].
+    Raises IndexError if the record ends before.
     """
     count, at = _read_varint(value, at)
     if count == 0:
         return (0,), at
     if not 0 < count <= len(value) - at:
-        raise IndexError("the path to the message is longer than the value")
-    path = []
+        raise IndexError("the message indexes are longer than the value")
+    indexes = []
     for _ in range(count):
         index, at = _read_varint(value, at)
-        path.append(index)
-    return tuple(path), at
+        indexes.append(index)
+    return tuple(indexes), at
 
 
-def write_path(path: Sequence[int]) -> bytes:
-    return b"\0" if list(path) == [0] else b"".join(map(_varint, (len(path), *path)))
+def encode_message_indexes(indexes: Sequence[int]) -> bytes:
+    return b"\0" if list(indexes) == [0] else b"".join(map(_varint, (len(indexes), *indexes)))
 
 
 def _read_varint(value: bytes | bytearray, at: int) -> tuple[int, int]:

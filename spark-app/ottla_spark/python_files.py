@@ -10,8 +10,8 @@ from ottla_spark.errors import PipelineError
 
 
 def load_from_file(reference: str, folder: Path) -> Any:
-    """Loads the object that a `file.py:name` reference names. `folder`: the file is
-    relative to it. Raises PipelineError.
+    """Loads the function or class that a reference `file.py:name` names. `folder`: base of the
+    file's path. Raises PipelineError.
     """
     file, _, name = reference.rpartition(":")
     path = folder / file

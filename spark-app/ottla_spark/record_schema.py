@@ -53,6 +53,7 @@ def gather_schema(
 
 
 def pack_files(*files: FileDescriptorProto) -> str:
+    """A FileDescriptorSet in base64."""
     return base64.b64encode(FileDescriptorSet(file=files).SerializeToString()).decode()
 
 

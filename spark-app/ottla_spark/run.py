@@ -38,7 +38,7 @@ def run_pipeline(
 
                 run_queries(pipeline, environment, launch, progress, stop_requested)
             finally:
-                launch.stop_unused()
+                launch.stop_unused_jvm()
     except PipelineError as error:
         progress.write_state("failed", error=str(error))
         raise

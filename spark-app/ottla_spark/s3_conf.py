@@ -47,8 +47,8 @@ def uses_s3(spec: PipelineSpec, checkpoint: str) -> bool:
 
 
 def s3_conf(spec: PipelineSpec, checkpoint: str, secrets: Path | None) -> dict[str, str]:
-    """Empty for a pipeline without such a store. `checkpoint`: path or URL. Raises PipelineError
-    if a Secret cannot be read.
+    """Spark's properties of the pipeline's stores; none if `uses_s3` is false. `checkpoint`: path
+    or URL. Raises PipelineError if a Secret cannot be read.
     """
     if not uses_s3(spec, checkpoint):
         return {}
@@ -64,8 +64,8 @@ def s3_conf(spec: PipelineSpec, checkpoint: str, secrets: Path | None) -> dict[s
 
 
 def iceberg_s3_properties(store: ObjectStore | None, secrets: Path | None) -> dict[str, str]:
-    """Properties of a REST catalog, whose tables' files Iceberg's own S3 client reads and writes.
-    Raises PipelineError if the Secret cannot be read.
+    """Properties of Iceberg's REST catalogs: Iceberg's own S3 client reads and writes the files of
+    their tables. None without a store. Raises PipelineError if the Secret cannot be read.
     """
     if store is None:
         return {}

@@ -124,8 +124,8 @@ NO_REGISTRY: Final = SchemaRegistry("")
 
 
 def registry_of(url: str, kafka: Mapping[str, str]) -> SchemaRegistry:
-    """The registry with the login of the client properties, as that of an Ottla broker expects.
-    `url` may be empty if the pipeline needs no registry.
+    """The registry, with the login and certificates of a Kafka client's properties, which an Ottla
+    broker's registry expects. `url` may be empty if the pipeline needs no registry.
     """
     client = to_librdkafka(kafka)
     name, password = client.get("sasl.username", ""), client.get("sasl.password", "")
@@ -133,7 +133,8 @@ def registry_of(url: str, kafka: Mapping[str, str]) -> SchemaRegistry:
     return SchemaRegistry(url, f"{name}:{password}" if name else "", client.get("ssl.ca.pem", ""), certificate)
 
 
-def frame(schema_id: int) -> bytes:
+def frame_header(schema_id: int) -> bytes:
+    """The bytes that a framed value of the schema begins with."""
     return _FRAME.pack(0, schema_id)
 
 

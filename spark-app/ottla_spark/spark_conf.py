@@ -23,16 +23,16 @@ REDACTED: Final = re.compile(r"(?i)secret|password|token|access[.-]?key|credenti
 """Names of properties whose values Spark's UI and logs do not show: Spark's default, what a client
 property may hold of a login, and credentials of catalogs and object stores."""
 
-VALUES_OF_FILTER: Final = 100
-"""Values of a filter that Spark compares with each page of a Parquet file. Of more, it compares the
-smallest and the largest alone.
+IN_FILTER_THRESHOLD: Final = 100
+"""Number of values in an IN filter up to which Spark compares each of them with a page of a Parquet
+file. Of more values, it compares only the smallest and the largest.
 """
 
 # On one machine, the optimizing compiler costs more than it saves: with C1 alone, the first row of
 # examples/flights takes half the CPU time, and the whole year two thirds. The pipeline's own
-# options come later and take precedence. With C1 alone the JVM would keep 48 MB of compiled code in
-# place of 240. Each query adds some. A few with Delta tables fill it: then the JVM discards code
-# that it has to compile again.
+# options come later and take precedence. With C1 alone, the JVM's default for compiled code is
+# 48 MB instead of 240. A few queries with Delta tables fill 48 MB: then the JVM discards code that
+# it has to compile again.
 _C1_COMPILER_ONLY: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 # Spark's default is Hadoop's newer interface of file systems. On a local disk that starts the
@@ -97,11 +97,11 @@ def spark_conf(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "10",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Otherwise each call that makes a column has PySpark note the line that makes it, in six
-        # requests to the JVM. `describe_error` leaves these lines out.
+        # Otherwise PySpark sends six requests to the JVM for each column expression, to note the
+        # line of Python that makes it. `describe_error` leaves these lines out.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.python.daemon.module": "ottla_spark.streaming.python_daemon",
-        "spark.sql.parquet.pushdown.inFilterThreshold": str(VALUES_OF_FILTER),
+        "spark.sql.parquet.pushdown.inFilterThreshold": str(IN_FILTER_THRESHOLD),
         "spark.redaction.regex": REDACTED.pattern,
     }
     if defaults["spark.master"].startswith("local"):

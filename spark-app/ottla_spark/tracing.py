@@ -4,8 +4,8 @@
   records that are traced.
 - A batch that fails is a span with the class of its error. Messages of errors are left out, because
   they may have values of records.
-- Of each of these records a span `process` is a part of the record's own trace: its parent is the
-  producer's span, by the header `traceparent`. It lasts as long as the batch.
+- Each of these records also has a span `process` in its own trace, as long as the batch. Its parent
+  is the producer's span, which the header `traceparent` names.
 
 Nothing is imported from OpenTelemetry unless an endpoint is set.
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
@@ -116,8 +116,8 @@ class PipelineTracer:
         whole.end(end_ns)
 
     def record_failure(self, query: str, topic: str | None, error: BaseException) -> None:
-        """The batch whose error has ended the query. It has no number if it failed before its rows
-        were written: such as while its offsets were read.
+        """Records the batch whose error has ended the query. Its span has no batch number if it
+        failed before its rows were written, for example while its offsets were read.
         """
         from opentelemetry.trace import Status, StatusCode
 

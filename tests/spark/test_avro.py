@@ -19,7 +19,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from examples.flights import load
 from ottla_spark.errors import PipelineError
-from ottla_spark.schema_registry import frame
+from ottla_spark.schema_registry import frame_header
 from tests.spark.conftest import Runner, Topics, events
 from tests.spark.test_iceberg import read
 
@@ -60,7 +60,12 @@ def test_records_of_mixed_schemas_are_read_by_their_own_and_written_for_other_cl
     write(topics, client, "avro-in", OLD, {"id": 1, "city": "A", "note": "x"})
     write(topics, client, "avro-in", NEW, {"id": 2, "city": "B", "at": AT, "lines": [{"n": 7}]})
     old_id = client.lookup_schema("avro-in-value", Schema(OLD, "AVRO")).schema_id
-    broken = (b"{}", b"\x00\x00\x00\xff\xff\x02", frame(old_id) + b"\x02", frame(old_id) + b"\x02\x02A\x02x!")
+    broken = (
+        b"{}",
+        b"\x00\x00\x00\xff\xff\x02",
+        frame_header(old_id) + b"\x02",
+        frame_header(old_id) + b"\x02\x02A\x02x!",
+    )
     topics.write("avro-in", *broken)
     topics.write("avro-in", None)
     client.register_schema("avro-same-value", Schema(NEW, "AVRO"))

@@ -14,7 +14,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ottla_spark.errors import PipelineError
-from ottla_spark.schema_registry import frame
+from ottla_spark.schema_registry import frame_header
 from tests.spark.conftest import Runner, Topics
 from tests.unit.spark.proto_files import class_of, schema_of
 
@@ -67,7 +67,7 @@ def test_records_of_mixed_schemas_are_validated_and_written_for_other_clients(
     invalid = [(write_old, {"id": 4, "note": 5}), (write_new, {"city": "C"}), (write_new, {"id": 5, "state": "GONE"})]
     topics.write("js-in", *(write(value, of_value("js-in")) for write, value in (*values, *invalid)))
     old_id, new_id = (client.get_version("js-in-value", it).schema_id for it in (1, 2))
-    broken = (b"{}", b"\0\0\0\xff\xff{}", frame(old_id) + b"{")
+    broken = (b"{}", b"\0\0\0\xff\xff{}", frame_header(old_id) + b"{")
     topics.write("js-in", *broken, None)
     client.register_schema("js-same-value", new)
     spec = {

@@ -13,9 +13,9 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message_factory import GetMessageClass
 
 from ottla_spark.errors import PipelineError
-from ottla_spark.protobuf_schemas import find_message, load_file
+from ottla_spark.protobuf_schemas import find_message, parse_file_descriptor
 from ottla_spark.record_schema import FORMS, gather_schema
-from ottla_spark.schema_registry import SchemaRegistry, frame
+from ottla_spark.schema_registry import SchemaRegistry, frame_header
 from tests.spark.conftest import Runner, Topics
 from tests.unit.spark.proto_files import class_of, schema_of
 
@@ -66,7 +66,7 @@ def read(topics: Topics, registry: str, topic: str) -> list[dict[str, Any]]:
     client = SchemaRegistry(registry)
     latest = client.schema_of_version(f"{topic}-value", "latest", FORMS["protobuf"])
     schema = gather_schema(client, latest, "protobuf", "Order" if "Order" in latest.text else "")
-    class_ = GetMessageClass(find_message(load_file(schema.text), schema.message))
+    class_ = GetMessageClass(find_message(parse_file_descriptor(schema.text), schema.message))
     deserialize = ProtobufDeserializer(class_, {"use.deprecated.format": False})
     context = SerializationContext(topic, MessageField.VALUE)
     found = (deserialize(message.value, context) for message in topics.read(topic))
@@ -89,7 +89,7 @@ def test_records_of_mixed_schemas_are_read_by_their_own_and_written_for_other_cl
     write(topics, client, "proto-in", full, new(id=3))
     write(topics, client, "proto-in", other(x=1))
     old_id = client.get_version("proto-in-value", 1).schema_id
-    broken = (b"{}", b"\0\0\0\xff\xff\0", frame(old_id) + b"\x02\x02\x08", frame(old_id) + b"\x02\x02")
+    broken = (b"{}", b"\0\0\0\xff\xff\0", frame_header(old_id) + b"\x02\x02\x08", frame_header(old_id) + b"\x02\x02")
     topics.write("proto-in", *broken, None)
     latest = client.get_latest_version("proto-in-value")
     client.register_schema("proto-same-value", latest.schema)

@@ -20,7 +20,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from pyspark.sql import types as T
 
 from ottla_spark.record_schema import RecordSchema, UnusableSchema
-from ottla_spark.schema_registry import FRAME_BYTES, frame
+from ottla_spark.schema_registry import FRAME_BYTES, frame_header
 from ottla_spark.streaming.avro_types import contains_itself, to_spark_type
 
 _UNDECODABLE: Final = (
@@ -30,12 +30,14 @@ _UNDECODABLE: Final = (
 
 
 def column_type(schema: RecordSchema) -> T.DataType:
-    """Raises PipelineError."""
+    """Spark's type of the schema's values. Raises PipelineError."""
     return to_spark_type(schema.text)
 
 
 def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
-    """Decoder of the records of a writer's schema. Raises UnusableSchema."""
+    """Decoder of records that have the id `schema_id` of the writer's schema. It raises ValueError
+    (see `framed_records.DecodeRecord`). Raises UnusableSchema.
+    """
     try:
         written, wanted = (fastavro.parse_schema(json.loads(it.text)) for it in (writer, reader))
     except _UNDECODABLE as error:
@@ -62,14 +64,16 @@ def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> 
 
 
 def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> Callable[[Any], bytes]:
-    """Raises UnusableSchema if a column has no field."""
+    """Encoder of rows with these columns, as records with the id `schema_id`. It raises ValueError.
+    Raises UnusableSchema if a column has no field.
+    """
     wanted = to_spark_type(schema.text)
     if isinstance(columns, T.StructType) and isinstance(wanted, T.StructType):
         if unknown := [name for name in columns.names if name not in wanted.names]:
             raise UnusableSchema(f"the schema has no field {', '.join(unknown)}; it has {', '.join(wanted.names)}")
     elif isinstance(columns, T.StructType) or isinstance(wanted, T.StructType):
         raise UnusableSchema(f"the schema is {wanted.simpleString()}, and the row is {columns.simpleString()}")
-    parsed, prefix = fastavro.parse_schema(json.loads(schema.text)), frame(schema_id)
+    parsed, prefix = fastavro.parse_schema(json.loads(schema.text)), frame_header(schema_id)
 
     def encode(row: Any) -> bytes:
         stream = io.BytesIO()

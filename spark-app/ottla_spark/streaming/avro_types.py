@@ -134,8 +134,8 @@ def _name_of(schema: Any) -> str:
 
 
 def to_avro_schema(columns: T.StructType, name: str) -> dict[str, Any]:
-    """Avro record with these columns, all of them nullable, so that columns can come and go.
-    Raises PipelineError.
+    """Schema of an Avro record with these columns. All of them are nullable, so that columns can be
+    added and removed. Raises PipelineError.
     """
     fields = []
     for field in columns:

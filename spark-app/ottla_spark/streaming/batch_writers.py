@@ -12,6 +12,7 @@ from ottla_spark.streaming.sink_context import SinkContext
 
 
 def batch_writer(sink: Sink, context: SinkContext) -> BatchWriter:
+    """Raises PipelineError if the function of a `foreach` cannot be loaded."""
     if sink.jdbc is not None:
         return JdbcWriter(sink, sink.jdbc, context)
     if sink.iceberg is not None:

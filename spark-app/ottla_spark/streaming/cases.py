@@ -43,7 +43,7 @@ from ottla_spark.spark_conf import SHUFFLE_PARTITIONS, spark_conf
 from ottla_spark.streaming import sink, source, transform
 from ottla_spark.streaming.encode import check_format, output_columns, record_name, schema_of_columns
 from ottla_spark.streaming.foreach_writer import foreach_writer
-from ottla_spark.streaming.framed_records import decoded_value, encoded
+from ottla_spark.streaming.framed_records import decoded_value, encoded_row
 from ottla_spark.streaming.given_records import GIVEN_ID, EncodeJson, encode_text, given_encoder
 from ottla_spark.streaming.latest_rows import DELETED, latest_rows
 from ottla_spark.streaming.session import start_session
@@ -52,7 +52,9 @@ DEAD_LETTERS: Final = "dead-letters"
 _MAX_DIFFERENCES: Final = 10
 
 RawRow = tuple[bytes | None, bytes | None, str, int, int, datetime]
+"""Key, value, topic, partition, offset and timestamp, as in `source.RAW_SCHEMA`."""
 CaseRow = Mapping[str, Any]
+"""An expected or actual row: column → value, as JSON has it."""
 
 
 def plan_pipeline(pipeline: PipelineDefinition) -> None:
@@ -106,9 +108,9 @@ def run_cases(pipeline: PipelineDefinition, cases: Path, report: Callable[[str],
         )
     failed = 0
     with local_session(pipeline) as spark:
-        given = replace(pipeline, registry=NO_REGISTRY)
+        without_registry = replace(pipeline, registry=NO_REGISTRY)
         for folder in folders:
-            differences = run_case(spark, given, folder)
+            differences = run_case(spark, without_registry, folder)
             failed += bool(differences)
             report(f"{folder.name}: {'failed' if differences else 'passed'}")
             for line in differences:
@@ -189,13 +191,15 @@ def written_rows(rows: DataFrame, target: Sink) -> DataFrame:
 
 
 def read_back(rows: DataFrame, target: Sink) -> DataFrame:
-    """The rows of a sink as a consumer reads them, if the sink registers their schema."""
+    """The rows of a sink as a consumer decodes them, if the sink registers their schema; otherwise
+    the same rows.
+    """
     if target.format is None or not target.format.registers:
         return rows
     columns = T.StructType([rows.schema[name] for name in output_columns(rows)])
     schema, _ = schema_of_columns(target.format.type, columns, record_name(target.topic or ""))
     row = F.struct(*[F.col(f"`{name}`") for name in columns.names])
-    value = encoded(row, schema, GIVEN_ID, columns)
+    value = encoded_row(row, schema, GIVEN_ID, columns)
     return rows.select(F.inline(F.array(decoded_value(value, schema, NO_REGISTRY, "_error"))))
 
 
@@ -250,8 +254,8 @@ def parse_expected(file: Path) -> list[CaseRow]:
 
 
 def compare_rows(expected: Sequence[CaseRow], actual: Sequence[CaseRow]) -> list[str]:
-    """Missing and unexpected rows, in any order. Only the columns that an expected row has are
-    compared.
+    """A line for each row that is missing or unexpected, in any order. Only columns that some
+    expected row has are compared.
     """
     columns = sorted({name for row in expected for name in row})
     narrowed = [{name: row.get(name) for name in columns} for row in actual] if columns else list(actual)

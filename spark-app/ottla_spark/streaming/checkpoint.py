@@ -1,9 +1,10 @@
 """The runner's files beside Spark's checkpoint, and the changes of a pipeline that they detect.
 
     <checkpoint>/ottla.json          pipeline, topics and their ids, state store, shuffle partitions
-    <checkpoint>/letters.json        end offsets of the search for dead letters
-    <checkpoint>/writers-<name>.json  writers of the last batch of a transactional sink
+    <checkpoint>/letters.json        offsets up to which records were searched for dead letters
+    <checkpoint>/writers-<name>.json  number of writers of a transactional sink's last batch
     <checkpoint>/table-<name>.json   version of a reference table, whose files are in tables/<name>/
+    <checkpoint>/maintenance-<name>.json  time of a lake table's last maintenance
     <checkpoint>/queries/<name>/     Spark's offsets, commits and state of each query
 
 Spark's checkpoint identifies topics by name. A topic that was deleted, re-created and has grown

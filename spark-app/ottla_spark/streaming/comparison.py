@@ -34,7 +34,7 @@ _PAUSE_FACTOR: Final = 10
 _BATCH_FOLDER: Final = "batch"
 _TEXT_MAP: Final = "map<string,string>"
 
-Kafka = Mapping[str, str]
+ClientProperties = Mapping[str, str]
 
 
 class SinkComparer:
@@ -49,7 +49,7 @@ class SinkComparer:
         spark: SparkSession,
         sinks: Sequence[Sink],
         folder: Path,
-        kafka: Kafka,
+        kafka: ClientProperties,
         report: Callable[[Sequence[Comparison]], None],
     ) -> None:
         self._spark = spark
@@ -91,7 +91,7 @@ class SinkComparer:
         self._report(found)
 
 
-def compare_sink(spark: SparkSession, sink: Sink, folder: Path, kafka: Kafka) -> Comparison:
+def compare_sink(spark: SparkSession, sink: Sink, folder: Path, kafka: ClientProperties) -> Comparison:
     """Compares a sink that has compareWith. An error is part of the result: files of a batch that
     is being replaced cannot be read, for example.
     """
@@ -105,13 +105,13 @@ def compare_sink(spark: SparkSession, sink: Sink, folder: Path, kafka: Kafka) ->
     return structs.replace(Comparison(sink=sink.query_name, at=at), **counts)
 
 
-def _read_records(spark: SparkSession, sink: Sink, topic: str, folder: Path, kafka: Kafka) -> DataFrame:
+def _read_records(spark: SparkSession, sink: Sink, topic: str, folder: Path, kafka: ClientProperties) -> DataFrame:
     """Key and value of the committed records of a topic: of each key the latest, with `update`."""
     raw = source.read_topic(spark, topic, kafka)
     return source.table_rows(raw) if sink.output_mode == "update" else raw
 
 
-def _read_rows(spark: SparkSession, sink: Sink, name: str, folder: Path, kafka: Kafka) -> DataFrame:
+def _read_rows(spark: SparkSession, sink: Sink, name: str, folder: Path, kafka: ClientProperties) -> DataFrame:
     if sink.iceberg is not None:
         table = quote_table(name)
         spark.sql(f"REFRESH TABLE {table}")
@@ -124,7 +124,7 @@ def _read_rows(spark: SparkSession, sink: Sink, name: str, folder: Path, kafka: 
 
 
 def _comparable(sink: Sink, old: DataFrame, new: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Both as rows of `key` and `value`, which are equal where the rows are."""
+    """Both sides as rows of `key` and `value`, which are equal where the sides' rows are."""
     if sink.topic is not None:
         fields = F.from_json(F.col("_value").cast("string"), _TEXT_MAP)
         shared = sorted(_field_names(old, fields) & _field_names(new, fields))
@@ -158,6 +158,9 @@ def _field_names(records: DataFrame, fields: Column) -> set[str]:
 
 
 def _count(old: DataFrame, new: DataFrame, *, keyed: bool) -> dict[str, int]:
+    """The counts of a Comparison, by the names of its fields. `keyed`: rows of a key are equal if
+    their values are; otherwise the key is the whole row.
+    """
     sides = [
         rows.select("key", *[F.lit(int(it == name)).alias(it) for it in ("old", "new")], F.col("value").alias("v"))
         for name, rows in (("old", old), ("new", new))

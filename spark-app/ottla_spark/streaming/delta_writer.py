@@ -76,7 +76,9 @@ def prepare_table(spark: SparkSession, table: str, target: Delta, rows: DataFram
 
 
 def maintain(spark: SparkSession, table: str, retain_s: float) -> None:
-    """A process that is killed in between leaves files that no version needs to the next run."""
+    """Compacts the table and deletes unused files. If the process is killed in between, the next
+    run deletes them.
+    """
     compact_files(spark, table)
     delete_unused_files(spark, table, retain_s)
 

@@ -22,7 +22,7 @@ from ottla_spark.errors import PipelineError
 from ottla_spark.record_schema import FORMS, RecordSchema, SchemaType, UnusableSchema, gather_schema, pack_files
 from ottla_spark.schema_registry import RegisteredSchema, SchemaRegistry, UnknownSchema
 from ottla_spark.streaming.avro_types import to_avro_schema
-from ottla_spark.streaming.framed_records import column_type, encoded
+from ottla_spark.streaming.framed_records import column_type, encoded_row
 from ottla_spark.streaming.json_schema_types import to_json_schema
 from ottla_spark.streaming.protobuf_types import to_file_descriptor
 
@@ -31,12 +31,12 @@ KEY_SEPARATOR: Final = "|"
 ColumnEncoder = Callable[[DataFrame], Column]
 """The key or the value of each row's record, as bytes."""
 
-_NO_NAME: Final = re.compile(r"\W", re.ASCII)
+_NOT_IN_NAMES: Final = re.compile(r"\W", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordEncoder:
-    """`key`: None if the sink has no key."""
+    """Encodes the rows of a topic sink. `key`: None if the sink has no key."""
 
     key: ColumnEncoder | None
     value: ColumnEncoder
@@ -108,8 +108,8 @@ def _types(rows: DataFrame, names: Sequence[str]) -> StructType:
 def _column_encoder(
     format_: SinkFormat, subject: str, name: str, columns: StructType, registry: SchemaRegistry
 ) -> ColumnEncoder:
-    """`subject`: unless the format has one. `name`: name of the record, if its schema is
-    registered."""
+    """Encoder of a row's columns. `subject`: used unless the format names one. `name`: name of the
+    record, if its schema is registered."""
     if not format_.is_framed:
         return lambda rows: _json(columns.names)
     subject, type_ = format_.subject or subject, format_.type
@@ -122,7 +122,7 @@ def _column_encoder(
             row, row_type = _columns(columns.names)[0], columns[0].dataType
         else:
             row, row_type = F.struct(*_columns(columns.names)), columns
-        value = encoded(row, schema, schema_id, row_type)
+        value = encoded_row(row, schema, schema_id, row_type)
     except PipelineError as error:
         raise PipelineError(f"the subject {subject}: {error}") from error
     return lambda rows: value
@@ -170,6 +170,6 @@ def _latest(type_: SchemaType, subject: str, message: str, registry: SchemaRegis
 
 
 def record_name(topic: str) -> str:
-    """The topic's name as one of a record or message."""
-    name = _NO_NAME.sub("_", topic)
+    """A name for the topic's Avro record or Protobuf message."""
+    name = _NOT_IN_NAMES.sub("_", topic)
     return f"_{name}" if name[0].isdigit() else name

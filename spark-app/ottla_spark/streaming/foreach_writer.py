@@ -17,7 +17,7 @@ from ottla_spark.streaming.sink import BatchWriter
 
 
 def foreach_writer(target: Foreach, folder: Path) -> BatchWriter:
-    """`folder`: the function's file is relative to it. Raises PipelineError."""
+    """`folder`: base of the function's path. Raises PipelineError if it cannot be loaded."""
     function = load_from_file(target.python, folder)
 
     def write(rows: DataFrame, batch: int) -> None:

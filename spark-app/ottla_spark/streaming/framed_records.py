@@ -109,7 +109,7 @@ def column_type(schema: RecordSchema) -> T.DataType:
 
 
 def value_columns(schema: RecordSchema) -> T.StructType:
-    """Raises PipelineError."""
+    """The columns of the schema's records. Raises PipelineError for a schema of a single value."""
     columns = column_type(schema)
     if not isinstance(columns, T.StructType):
         raise PipelineError(f"the schema is {columns.simpleString()}, not a record: it has no columns")
@@ -129,7 +129,7 @@ def decoded_value(value: Column, reader: RecordSchema, registry: SchemaRegistry,
 def decode_value(
     registry: SchemaRegistry, reader: RecordSchema, names: list[str], value: bytes | bytearray | None
 ) -> tuple[Any, ...]:
-    """The values of the columns `names`, and the error."""
+    """The values of the columns `names`, and the error. Runs in executors."""
     if value is None:
         return (*[None] * len(names), "the record has no value")
     try:
@@ -146,7 +146,7 @@ def decoded_key(key: Column, reader: RecordSchema, registry: SchemaRegistry, nam
 
 
 def decode_key(registry: SchemaRegistry, reader: RecordSchema, key: bytes | bytearray | None) -> tuple[Any, str | None]:
-    """The key and the error. A record without a key has no error."""
+    """The key and the error. A record without a key has no error. Runs in executors."""
     if key is None:
         return None, None
     try:
@@ -161,7 +161,7 @@ def _decoder(registry: SchemaRegistry, reader: RecordSchema) -> Decoder:
     return found
 
 
-def encoded(row: Column, schema: RecordSchema, schema_id: int, columns: T.DataType) -> Column:
+def encoded_row(row: Column, schema: RecordSchema, schema_id: int, columns: T.DataType) -> Column:
     """The row (a struct with these columns, or a value without columns) as a framed record. Raises
     PipelineError if the schema cannot have the columns.
     """
@@ -170,7 +170,9 @@ def encoded(row: Column, schema: RecordSchema, schema_id: int, columns: T.DataTy
 
 
 def encode_row(schema: RecordSchema, schema_id: int, columns: str, row: Any) -> bytes:
-    """`columns`: their type as JSON. Raises PipelineError if the row does not fit the schema."""
+    """The row as a framed record. `columns`: type of the row, as JSON. Raises PipelineError if the
+    row does not fit the schema. Runs in executors.
+    """
     if (encode := _encoders.get((schema, schema_id, columns))) is None:
         type_ = T._parse_datatype_json_string(columns)
         encode = _encoders[schema, schema_id, columns] = _open_encoder(schema, schema_id, type_)

@@ -17,9 +17,9 @@ from google.protobuf import json_format
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import types as T
 
-from ottla_spark.protobuf_schemas import find_message, load_file, path_to, write_path
+from ottla_spark.protobuf_schemas import encode_message_indexes, find_message, message_indexes, parse_file_descriptor
 from ottla_spark.record_schema import RecordSchema
-from ottla_spark.schema_registry import frame
+from ottla_spark.schema_registry import frame_header
 from ottla_spark.streaming.avro_records import open_encoder
 from ottla_spark.streaming.avro_types import to_spark_type
 from ottla_spark.streaming.json_schema_records import parse_timestamp
@@ -44,12 +44,12 @@ def encode_text(value: Any) -> bytes:
 
 
 def _json_encoder(schema: RecordSchema) -> EncodeJson:
-    return lambda value: frame(GIVEN_ID) + json.dumps(value).encode()
+    return lambda value: frame_header(GIVEN_ID) + json.dumps(value).encode()
 
 
 def _protobuf_encoder(schema: RecordSchema) -> EncodeJson:
-    message = find_message(load_file(schema.text), schema.message)
-    new, prefix = GetMessageClass(message), frame(GIVEN_ID) + write_path(path_to(message))
+    message = find_message(parse_file_descriptor(schema.text), schema.message)
+    new, prefix = GetMessageClass(message), frame_header(GIVEN_ID) + encode_message_indexes(message_indexes(message))
 
     def encode(value: Any) -> bytes:
         try:

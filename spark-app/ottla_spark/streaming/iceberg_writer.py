@@ -29,10 +29,11 @@ from ottla_spark.streaming.temporary_conf import temporary_conf
 QUERY: Final = "ottla.query"
 BATCH: Final = "ottla.batch"
 _SNAPSHOT_PROPERTY: Final = "spark.sql.iceberg.snapshot-property."
-_PROPERTIES: Final = {"write.metadata.delete-after-commit.enabled": "true"}
-"""Of a table that is created. Each commit writes all metadata again, with a kilobyte for each
-snapshot. Iceberg's default keeps these files for ever; so it keeps the last hundred."""
-_PREPARING: Final = threading.Lock()
+_TABLE_PROPERTIES: Final = {"write.metadata.delete-after-commit.enabled": "true"}
+"""Properties of a table that is created. Each commit writes all metadata to a new file, with a
+kilobyte for each snapshot. Iceberg's default keeps these files for ever; with this property it
+keeps the last hundred."""
+_PREPARE_LOCK: Final = threading.Lock()
 """Held by one query at a time: each has its own instance of the catalog, and catalogs of databases
 fail if two create their tables at the same time."""
 
@@ -56,7 +57,7 @@ class IcebergWriter:
     def _write(self, rows: DataFrame, number: int) -> None:
         spark, query = rows.sparkSession, self._context.query_id
         if not self._is_prepared:
-            with _PREPARING:
+            with _PREPARE_LOCK:
                 prepare_table(spark, self._target, rows)
             self._is_prepared = True
         if (written := last_batch(spark, self._target.table, query)) is not None and written >= number:
@@ -93,7 +94,7 @@ def prepare_table(spark: SparkSession, target: Iceberg, rows: DataFrame) -> None
     table, types = quote_table(target.table), output_types(rows)
     if not spark.catalog.tableExists(table):
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote_table(target.table.rpartition('.')[0])}")
-        spark.sql(create_table_sql(table, "iceberg", types, target.partition_by, _PROPERTIES))
+        spark.sql(create_table_sql(table, "iceberg", types, target.partition_by, _TABLE_PROPERTIES))
     if missing := missing_columns(types, spark.table(table).columns):
         spark.sql(add_columns_sql(table, missing))
 
@@ -120,8 +121,8 @@ def load_table(spark: SparkSession, table: str) -> Any:
 
 
 def maintain(spark: SparkSession, table: str, retain_s: float) -> None:
-    """Each step is a commit of its own. A process that is killed in between leaves files that no
-    snapshot needs.
+    """Compacts the table and expires old snapshots. Each step is a commit of its own. A process
+    that is killed in between leaves files that no snapshot needs.
     """
     compact_files(spark, table)
     expire_snapshots(spark, table, retain_s)

@@ -30,8 +30,8 @@ class JavaNames:
 
 
 def remember_names(context: Any) -> None:
-    """Has PySpark, of which this is the class SparkContext, look up names once. It is connected to
-    its JVM.
+    """Has PySpark look up each name once. `context`: the class SparkContext, connected to its
+    JVM.
     """
     if not isinstance(context._jvm, JavaNames):
         context._jvm = context._gateway.jvm = JavaNames(context._jvm)

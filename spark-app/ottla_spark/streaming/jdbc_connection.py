@@ -25,7 +25,7 @@ class JdbcConnection:
             statement.close()
 
     def first_column(self, sql: str, *parameters: str | int) -> list[Any]:
-        """The first column of the result."""
+        """The first column of a query's result."""
         statement = self._prepared(sql, parameters)
         try:
             rows, found = statement.executeQuery(), []
@@ -50,7 +50,9 @@ class JdbcConnection:
 
 @contextmanager
 def connect(spark: SparkSession, url: str, properties: Mapping[str, str]) -> Iterator[JdbcConnection]:
-    """Every statement is in a transaction. Uncommitted statements are rolled back at the end."""
+    """A connection while the block runs. Statements that are not committed at its end are rolled
+    back.
+    """
     jvm: Any = spark._jvm
     jvm.java.lang.Class.forName(DRIVER)
     given = jvm.java.util.Properties()

@@ -64,7 +64,7 @@ class JdbcWriter:
             if not self._is_prepared:
                 prepare_tables(database, self._table, rows, self._key, query, self._context.pipeline)
                 self._is_prepared = True
-            (written,) = database.first_column(postgresql.last_batch(self._table, lock=False), query)
+            (written,) = database.first_column(postgresql.last_batch_sql(self._table, lock=False), query)
             if written >= number:
                 return
             staging = create_staging(database, self._table, columns, query, self._deleted)
@@ -76,15 +76,15 @@ class JdbcWriter:
     def _copy_rows(self, spark: SparkSession, staging: TableName, columns: list[str], query: str, number: int) -> None:
         """One transaction: the rows, and the number of the batch."""
         with connect(spark, self._target.url, self._properties()) as database:
-            (written,) = database.first_column(postgresql.last_batch(self._table, lock=True), query)
+            (written,) = database.first_column(postgresql.last_batch_sql(self._table, lock=True), query)
             if written < number:
                 if self._sink.output_mode == "complete":
-                    database.execute(postgresql.delete_rows(self._table))
+                    database.execute(postgresql.delete_rows_sql(self._table))
                 if self._deleted:
-                    database.execute(postgresql.delete_by_key(self._table, staging, self._key, self._deleted))
-                database.execute(postgresql.insert_rows(self._table, staging, columns, self._key, self._deleted))
-                database.execute(postgresql.set_batch(self._table), number, query)
-            database.execute(postgresql.drop_table(staging))
+                    database.execute(postgresql.delete_by_key_sql(self._table, staging, self._key, self._deleted))
+                database.execute(postgresql.insert_rows_sql(self._table, staging, columns, self._key, self._deleted))
+                database.execute(postgresql.set_batch_sql(self._table), number, query)
+            database.execute(postgresql.drop_table_sql(staging))
             commit(database)
 
     @property
@@ -113,16 +113,16 @@ def prepare_tables(
     columns = output_columns(rows)
     # Two sinks that create a table at the same time would fail.
     database.execute("SELECT pg_advisory_xact_lock(hashtext(?))", postgresql.BATCHES)
-    if not (existing := database.first_column(postgresql.list_columns(), table.quoted)):
-        database.execute(postgresql.create_table(table, output_types(rows), key))
+    if not (existing := database.first_column(postgresql.list_columns_sql(), table.quoted)):
+        database.execute(postgresql.create_table_sql(table, output_types(rows), key))
         existing = columns
     if missing := [name for name in columns if name not in existing]:
         raise PipelineError(
             f"the table {table.quoted} has no column {', '.join(missing)}; it has {', '.join(existing)}; "
             "add the column, or leave it out in the step that the sink reads"
         )
-    database.execute(postgresql.create_batches(table))
-    database.execute(postgresql.begin_query(table), query, pipeline)
+    database.execute(postgresql.create_batches_table_sql(table))
+    database.execute(postgresql.begin_query_sql(table), query, pipeline)
     database.commit()
 
 
@@ -132,10 +132,10 @@ def create_staging(
     """An empty staging table. Those that killed processes left behind are deleted."""
     prefix = f"{_STAGING}{uuid.UUID(query).hex}_"
     batches = table.in_same_schema(postgresql.BATCHES)
-    for name in database.first_column(postgresql.list_staging_tables(), prefix, batches.quoted):
-        database.execute(postgresql.drop_table(TableName(name, table.schema)))
+    for name in database.first_column(postgresql.list_staging_tables_sql(), prefix, batches.quoted):
+        database.execute(postgresql.drop_table_sql(TableName(name, table.schema)))
     staging = table.in_same_schema(prefix + uuid.uuid4().hex[:8])
-    for statement in postgresql.create_staging(staging, table, columns, deleted):
+    for statement in postgresql.create_staging_sql(staging, table, columns, deleted):
         database.execute(statement)
     database.commit()
     return staging

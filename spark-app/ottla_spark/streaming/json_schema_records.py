@@ -16,7 +16,7 @@ from typing import Any, Final
 from pyspark.sql import types as T
 
 from ottla_spark.record_schema import RecordSchema, UnusableSchema
-from ottla_spark.schema_registry import FRAME_BYTES, frame
+from ottla_spark.schema_registry import FRAME_BYTES, frame_header
 from ottla_spark.streaming.json_schema_types import JsonColumn, load_documents, to_column
 
 Convert = Callable[[Any], Any]
@@ -25,7 +25,7 @@ _LONGS: Final = range(-(2**63), 2**63)
 
 
 def column_type(schema: RecordSchema) -> T.DataType:
-    """Raises UnusableSchema and PipelineError."""
+    """Spark's type of the schema's values. Raises UnusableSchema and PipelineError."""
     return to_column(schema).type
 
 
@@ -33,7 +33,9 @@ def column_type(schema: RecordSchema) -> T.DataType:
 
 
 def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
-    """Decoder of the records of a writer's schema. Raises UnusableSchema."""
+    """Decoder of records that have the id `schema_id` of the writer's schema. It raises ValueError
+    (see `framed_records.DecodeRecord`). Raises UnusableSchema.
+    """
     validators = [(load_documents(reader).validator(), "the reader's schema")]
     if (writer.text, writer.references) != (reader.text, reader.references):
         validators.insert(0, (load_documents(writer).validator(), f"schema {schema_id}"))
@@ -137,8 +139,10 @@ _SCALARS: Final[dict[type[T.DataType], Convert]] = {
 
 
 def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> Callable[[Any], bytes]:
-    """Raises UnusableSchema if a column has no property."""
-    column, validator, prefix = to_column(schema), load_documents(schema).validator(), frame(schema_id)
+    """Encoder of rows with these columns, as records with the id `schema_id`. It raises ValueError.
+    Raises UnusableSchema if a column has no property.
+    """
+    column, validator, prefix = to_column(schema), load_documents(schema).validator(), frame_header(schema_id)
     names = columns.names if isinstance(columns, T.StructType) else []
     if unknown := [name for name in names if name not in column.parts]:
         raise UnusableSchema(f"the schema has no property {', '.join(unknown)}; it has {', '.join(column.parts)}")

@@ -27,7 +27,9 @@ _DESERIALIZER: Final = "org.apache.kafka.common.serialization.ByteArrayDeseriali
 
 
 class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
-    """Every method may raise PipelineError. Only `list_offsets` is thread-safe."""
+    """An admin client and a consumer. Every method may raise PipelineError. Only `list_offsets` is
+    thread-safe.
+    """
 
     def __init__(self, spark: SparkSession, kafka: Mapping[str, str]) -> None:
         """`kafka`: client properties, including bootstrap.servers."""
@@ -94,8 +96,8 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
     def list_offsets(
         self, topics: Iterable[str], which: Literal["earliest", "latest"], isolation: Isolation = "read_uncommitted"
     ) -> dict[TopicPartition, int]:
-        """Start or end offset of each partition of the topics. With read_committed, the end is that
-        of the records before the first open transaction.
+        """Start or end offset of each partition of the topics. With read_committed, the end is the
+        last stable offset.
         """
         names = list(topics)
         answers = self._call(lambda: self._admin.describeTopics(self._list(names)).allTopicNames().get())
@@ -111,6 +113,7 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         return {partition: offset if (offset := found[partition]) >= 0 else end for partition, end in ends.items()}
 
     def list_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The high watermark of each partition."""
         return self._list_offsets(list(partitions), "latest")
 
     def _list_offsets(

@@ -56,17 +56,22 @@ class Lookup:
 
 
 def key_column(source: Source) -> str | None:
+    """The column with a row's key; None if the source has none."""
     return "key" if source.key is None and source.format.type == "raw" else source.key
 
 
 def key_hash(source: Source, schema: StructType) -> Column:
-    """Hash of a row's key, as it is joined by if it can be. `schema`: of the row."""
+    """Hash of a row's key column; of the record's key where there is no such column, or it has a
+    type that Spark cannot hash. `schema`: of the row.
+    """
     column = key_column(source)
     return F.xxhash64("_key" if column is None or not _is_hashable(schema[column].dataType) else quote(column))
 
 
 def table_key(alias: str, source: Source, schema: StructType) -> TableKey | None:
-    """The key by which rows can be looked up. `schema`: of the table's rows."""
+    """The key by which rows can be looked up; None if there is no such column, or Spark cannot hash
+    it. `schema`: of the table's rows.
+    """
     column = key_column(source)
     if column is None or not _is_hashable(type_ := schema[column].dataType):
         return None
@@ -92,7 +97,7 @@ def plan_of_batch(spark: SparkSession, batch: BatchId) -> Any:
 
 def looked_up_hashes(spark: SparkSession, plan: Any, key: TableKey, max_rows: int) -> Any:
     """Hashes of the keys that a batch looks up, as a sorted `java.util.List<Long>`. None if the
-    batch needs the whole table, or has more than so many rows.
+    batch needs the whole table, or looks up more than `max_rows` rows.
     """
     finder = LookupFinder(spark, key)
     lookups = finder.find(plan)
@@ -138,6 +143,7 @@ class LookupFinder:
         return self._lookups if self._has_lookups_only(plan) else []
 
     def _has_lookups_only(self, node: Any) -> bool:
+        """True if the node reads the table in lookups only, which are added to `_lookups`."""
         if self._is_table(node):
             return False
         stream = self._add_lookup(node) if node.nodeName() == "Join" else None
@@ -147,7 +153,9 @@ class LookupFinder:
         return bool(node.nodeName() == "SubqueryAlias" and node.alias() == self._key.alias)
 
     def _add_lookup(self, join: Any) -> Any:
-        """Adds a lookup if the join is one. Returns the join's side that is not the table."""
+        """Adds a lookup if the join is one. Returns the join's side that is not the table; None if
+        the join is no lookup.
+        """
         equated = self._catalyst.planning.ExtractEquiJoinKeys.unapply(join)
         if equated.isEmpty():
             return None
@@ -211,7 +219,7 @@ class LookupFinder:
         return node.withNewChildren(self._seq(children)) if is_complete else None
 
     def _records_of_join(self, join: Any) -> Any:
-        """Those of the stream's side. A join with a table has no other rows of it."""
+        """The records of the stream's side. A join with a table has no other rows of the stream."""
         type_ = str(join.joinType())
         if type_ in _TABLE_RIGHT and not join.right().isStreaming():
             return self._records(join.left())

@@ -30,8 +30,9 @@ class MaintenanceSchedule:
         self._last_s: float | None = None
 
     def run_if_due(self, run: Callable[[float], None]) -> None:
-        """`run` takes the time for which versions are retained, in seconds. The time of a run that
-        fails is recorded too, so that it cannot stop the pipeline for good.
+        """`run` takes the time for which versions are retained, in seconds. A run is recorded
+        before it starts: one that fails is not repeated before the next interval, so that it cannot
+        stop the pipeline for good.
         """
         if self._maintenance is None:
             return
@@ -48,5 +49,5 @@ class MaintenanceSchedule:
 
 
 def is_due(maintenance: Maintenance, last_s: float, now_s: float) -> bool:
-    """Also if the clock was set back by more than an interval."""
+    """True after an interval, also if the clock was set back by more than that."""
     return abs(now_s - last_s) >= parse_duration_ms(maintenance.interval) / 1000

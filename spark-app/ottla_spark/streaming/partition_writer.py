@@ -44,8 +44,8 @@ OpenProducer = Callable[[dict[str, Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class TransactionalSink:
-    """group: prefix of the transactional ids, and the consumer group of the batch numbers.
-    client: properties of librdkafka.
+    """Where writers write. group: prefix of the transactional ids, and the consumer group of the
+    batch numbers. client: properties of librdkafka.
     """
 
     topic: str
@@ -72,7 +72,7 @@ class Batch:
 
 
 def ignore_row(row: None) -> None:
-    """Its call has a process import this module."""
+    """Does nothing. To call it, a Python process of Spark has to import this module."""
 
 
 def open_producer(properties: dict[str, Any]) -> Producer:
@@ -83,8 +83,8 @@ def open_producer(properties: dict[str, Any]) -> Producer:
 def write_partition(
     sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int, records: Iterator[Record]
 ) -> Iterator[int]:
-    """Runs in an executor. The only item: the number of rows that were written. Raises
-    PipelineError.
+    """Runs in an executor. Yields one item: the number of rows that were written. `connect`: opens
+    a producer. `writer`: number of the writer. Raises PipelineError.
     """
     first, written = next(records, None), 0
     if first is not None:
@@ -108,7 +108,7 @@ class OpenWriter:
     written: Batch | None
     used_at_s: float
 
-    def fits(self, sink: TransactionalSink, batch: Batch) -> bool:
+    def can_write(self, sink: TransactionalSink, batch: Batch) -> bool:
         """True if the producer wrote the batch before this one, a short time ago."""
         before = Batch(batch.query, batch.number - 1)
         return self.sink == sink and self.written == before and time.monotonic() - self.used_at_s < _IDLE_S
@@ -126,8 +126,8 @@ def _write_transaction(
         return 0
     written = _produce(opened.producer, sink.topic, batch.number, writer, records)
     if opened.written is None:
-        # Records went first: they create a topic that does not exist, which the offset is of.
-        _send_number(opened, batch, writer)
+        # Records went first: they create the topic, if it does not exist, whose offset this is.
+        _send_batch_number(opened, batch, writer)
     _retry(partial(opened.producer.commit_transaction, _TIMEOUT_S))
     _open_writers[f"{sink.group}.{writer}"] = replace(opened, written=batch, used_at_s=time.monotonic())
     return written
@@ -139,11 +139,11 @@ def _begin_in_open_writer(sink: TransactionalSink, batch: Batch, writer: int) ->
     that the brokers refuse a fenced producer before it has taken any record.
     """
     opened = _open_writers.pop(f"{sink.group}.{writer}", None)
-    if opened is None or not opened.fits(sink, batch):
+    if opened is None or not opened.can_write(sink, batch):
         return None
     try:
         opened.producer.begin_transaction()
-        _send_number(opened, batch, writer)
+        _send_batch_number(opened, batch, writer)
     except KafkaException as error:
         if error.args[0].retriable():
             raise  # the brokers have not responded in time
@@ -176,7 +176,7 @@ def _begin_in_new_writer(
         consumer.close()
 
 
-def _send_number(opened: OpenWriter, batch: Batch, writer: int) -> None:
+def _send_batch_number(opened: OpenWriter, batch: Batch, writer: int) -> None:
     # Each writer has a committed offset of its own in the group: that of the partition with its
     # number. Consumers of the topic are in other groups.
     position = TopicPartition(opened.sink.topic, writer, batch.number, metadata=batch.metadata)
@@ -184,8 +184,8 @@ def _send_number(opened: OpenWriter, batch: Batch, writer: int) -> None:
 
 
 def _produce(producer: Any, topic: str, batch: int, writer: int, records: Iterator[Record]) -> int:
-    """Headers are those of `sink.to_records`. Returns the number of records, of which there is one
-    at least.
+    """Sends the records, with the headers that `topic_writer` writes too. Returns the number of
+    records, which is at least 1.
     """
     first = sequence = writer << _SEQUENCE_BITS
     batch_header = ("ottla.batch", str(batch).encode())

@@ -96,8 +96,8 @@ def _map_projection(writer: FieldDescriptor, reader: FieldDescriptor) -> Convert
 
 
 def _absent(field: FieldDescriptor) -> Any:
-    """The value of a field that a record does not have: the schema's own default, null where the
-    field has presence, or the zero of its type.
+    """The value of a field that a record does not have: the schema's own default; without one, null
+    where the field has presence, otherwise the zero of its type.
     """
     if field.is_repeated:
         return {} if is_map(field) else []

@@ -1,5 +1,5 @@
-"""Protobuf records in the schema registry's framing: after the id of the schema, the path to the
-message in its file, and the message.
+"""Protobuf records in the schema registry's framing: after the id of the schema, the message
+indexes (see `protobuf_schemas`), and the message.
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/
 """
 
@@ -14,45 +14,54 @@ from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import types as T
 
-from ottla_spark.protobuf_schemas import find_message, load_file, message_at, path_to, read_path, write_path
+from ottla_spark.protobuf_schemas import (
+    encode_message_indexes,
+    find_message,
+    message_at,
+    message_indexes,
+    parse_file_descriptor,
+    read_message_indexes,
+)
 from ottla_spark.record_schema import RecordSchema, UnusableSchema
-from ottla_spark.schema_registry import FRAME_BYTES, frame
+from ottla_spark.schema_registry import FRAME_BYTES, frame_header
 from ottla_spark.streaming.protobuf_projection import message_projection
 from ottla_spark.streaming.protobuf_rows import message_converter
 from ottla_spark.streaming.protobuf_types import to_struct_type
 
 
 def column_type(schema: RecordSchema) -> T.DataType:
-    """Raises UnusableSchema and PipelineError."""
+    """The columns of the schema's message. Raises UnusableSchema and PipelineError."""
     return to_struct_type(_message_of(schema))
 
 
 def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
-    """Decoder of the records of a writer's schema. Raises UnusableSchema."""
-    file, wanted = load_file(writer.text), _message_of(reader)
+    """Decoder of records that have the id `schema_id` of the writer's schema. It raises ValueError
+    (see `framed_records.DecodeRecord`). Raises UnusableSchema.
+    """
+    file, wanted = parse_file_descriptor(writer.text), _message_of(reader)
     decoders: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
 
     def decode(value: bytes | bytearray) -> Any:
         try:
-            path, at = read_path(value, FRAME_BYTES)
+            indexes, at = read_message_indexes(value, FRAME_BYTES)
         except IndexError:
             raise ValueError(f"ends before the message of schema {schema_id}") from None
-        if (read := decoders.get(path)) is None:
-            read = decoders[path] = _open_message(file, path, wanted, schema_id)
+        if (read := decoders.get(indexes)) is None:
+            read = decoders[indexes] = _open_message(file, indexes, wanted, schema_id)
         return read(bytes(memoryview(value)[at:]))
 
     return decode
 
 
 def _open_message(
-    file: FileDescriptor, path: tuple[int, ...], wanted: Descriptor, schema_id: int
+    file: FileDescriptor, indexes: tuple[int, ...], wanted: Descriptor, schema_id: int
 ) -> Callable[[bytes], Any]:
     """Raises ValueError if the message is not the reader's, or has a field that the reader cannot
     read.
     """
-    message = message_at(file, path)
+    message = message_at(file, indexes)
     if message is None:
-        raise ValueError(f"names the message {list(path)}, which the schema {schema_id} does not have")
+        raise ValueError(f"names the message {list(indexes)}, which the schema {schema_id} does not have")
     if message.full_name != wanted.full_name:
         raise ValueError(f"is a message {message.full_name}; the reader's schema is {wanted.full_name}")
     try:
@@ -84,12 +93,14 @@ def has_required(message: Descriptor, seen: frozenset[str] = frozenset()) -> boo
 
 
 def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> Callable[[Any], bytes]:
-    """Raises UnusableSchema and PipelineError."""
+    """Encoder of rows with these columns, as records with the id `schema_id`. It raises ValueError.
+    Raises UnusableSchema and PipelineError.
+    """
     message = _message_of(schema)
     if not isinstance(columns, T.StructType):
         raise UnusableSchema(f"Protobuf records have columns; {columns.simpleString()} has none")
     convert = message_converter(message, columns)
-    prefix = frame(schema_id) + write_path(path_to(message))
+    prefix = frame_header(schema_id) + encode_message_indexes(message_indexes(message))
 
     def encode(row: Any) -> bytes:
         try:
@@ -101,4 +112,4 @@ def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> C
 
 
 def _message_of(schema: RecordSchema) -> Descriptor:
-    return find_message(load_file(schema.text), schema.message)
+    return find_message(parse_file_descriptor(schema.text), schema.message)

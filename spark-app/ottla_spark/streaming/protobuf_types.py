@@ -75,7 +75,7 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 def describe_type(field: FieldDescriptor) -> str:
-    """The field's type as the language names it."""
+    """The field's type as .proto files name it."""
     if is_map(field):
         return "map"
     if field.message_type is not None:
@@ -86,7 +86,9 @@ def describe_type(field: FieldDescriptor) -> str:
 
 
 def to_struct_type(message: Descriptor, inside: tuple[str, ...] = ()) -> T.StructType:
-    """Raises PipelineError for a message that contains itself."""
+    """The columns of a message. `inside`: names of the messages that this one is nested in. Raises
+    PipelineError for a message that contains itself.
+    """
     if message.full_name in inside:
         raise PipelineError(f"the message {message.full_name} contains itself, which Spark's types cannot")
     inside = (*inside, message.full_name)
@@ -134,7 +136,7 @@ def _build_message(message: Any, columns: T.StructType, before: Any, file: FileD
         field = message.field.add(name=column.name, number=numbers[column.name])
         field.label = FieldDescriptorProto.LABEL_OPTIONAL
         _set_type(message, field, column.dataType, nested, file)
-    for field in message.field:  # oneofs of optional fields, as the language makes them
+    for field in message.field:  # protoc, too, makes a oneof for each optional field
         if field.label == FieldDescriptorProto.LABEL_OPTIONAL and field.type != FieldDescriptorProto.TYPE_MESSAGE:
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)

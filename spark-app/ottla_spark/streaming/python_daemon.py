@@ -25,12 +25,13 @@ from zipimport import zipimporter
 from pyspark import daemon
 
 RunTask = Callable[[socket.socket, bool], int]
-"""Runs the task that it reads from the socket. True: the JVM has authenticated."""
+"""Runs the task that it reads from the socket; the flag is true if the JVM has authenticated.
+Returns the exit code."""
 
 
 def main() -> None:
     replaced: Any = daemon
-    replaced.worker = acknowledging_at_once(replaced.worker)
+    replaced.worker = with_quick_acknowledgements(replaced.worker)
     read_changed_archives_only()
     importlib.invalidate_caches()  # once for all processes
     gc.freeze()
@@ -38,9 +39,7 @@ def main() -> None:
 
 
 def read_changed_archives_only() -> None:
-    """From now on, `importlib.invalidate_caches` reads those archives that it has not seen as they
-    are now.
-    """
+    """From now on, `importlib.invalidate_caches` reads an archive again only if it has changed."""
     read = zipimporter.invalidate_caches
     seen: dict[tuple[str, str], tuple[int, int] | None] = {}
 
@@ -53,7 +52,9 @@ def read_changed_archives_only() -> None:
     cast(Any, zipimporter).invalidate_caches = read_if_changed
 
 
-def acknowledging_at_once(run: RunTask) -> RunTask:
+def with_quick_acknowledgements(run: RunTask) -> RunTask:
+    """`run`, with a socket that acknowledges the JVM's small packets at once."""
+
     def run_acknowledging(connection: socket.socket, is_authenticated: bool) -> int:
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

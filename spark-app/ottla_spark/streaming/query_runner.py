@@ -290,7 +290,7 @@ class QueryRunner:
         return bool(running) and not failed
 
     def _process_events(self, wait_s: float) -> None:
-        """Processes the events in the queue; waits for the first."""
+        """Processes the events in the queue; waits for the first at most `wait_s`."""
         try:
             event = self._events.get(timeout=wait_s)
             while True:
@@ -376,8 +376,8 @@ class QueryRunner:
 
 
 def observe_counts(rows: DataFrame, deferred: transform.DeferredExpectations | None = None) -> DataFrame:
-    """The same rows, counted in the progress event: `rows` that are written, and `dead` ones that
-    are rejected.
+    """The same rows. The progress event has their counts: `rows` are written, and `dead` are
+    rejected by the deferred expectations.
     """
     if deferred is None:
         return rows.observe("counts", F.count(F.lit(1)).alias("rows"))

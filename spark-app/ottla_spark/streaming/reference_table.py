@@ -120,7 +120,7 @@ class ReferenceTable:
             self._refresh()
 
     def refresh(self) -> None:
-        """Reads the changes for scans outside of streaming queries."""
+        """Reads the changes of the topic, for further scans outside of streaming queries."""
         with self._lock:
             self._in_use.pop(BatchId().query, None)
         self.version_of(BatchId())

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from ottla_spark.class_archive import ClassArchive, writing_beside
+from ottla_spark.class_archive import ClassArchive, archive_writing
 from ottla_spark.jvm import Jvm, has_jvm
 from ottla_spark.streaming.java_names import remember_names
 
@@ -59,8 +59,10 @@ def _connect(jvm: Jvm) -> None:
 def writing_archive(
     spark: SparkSession, archive: ClassArchive | None, has_rows: Callable[[], bool]
 ) -> AbstractContextManager[None]:
-    """See `class_archive.writing_beside`."""
+    """Writes the archive in another process while the block runs, see
+    `class_archive.archive_writing`. None: writes none.
+    """
     if archive is None:
         return nullcontext()
     jvm: Any = spark._jvm
-    return writing_beside(archive, str(jvm.java.lang.System.getProperty("java.class.path")), has_rows)
+    return archive_writing(archive, str(jvm.java.lang.System.getProperty("java.class.path")), has_rows)

@@ -10,8 +10,8 @@ from ottla_spark.streaming.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """folder: relative paths are below it. secrets: has a folder for each Secret. pipeline: name of
-    the Pipeline. query: name of the sink's query.
+    """folder: base of relative paths. secrets: has a folder for each Secret. pipeline: name of the
+    Pipeline. query: name of the sink's query.
     """
 
     folder: Path

@@ -18,8 +18,8 @@ from ottla_spark.streaming.stateful_step import transform_with_state
 
 
 def run_step(spark: SparkSession, step: Transform, frames: Mapping[str, DataFrame], folder: Path) -> DataFrame:
-    """The view of a step. `frames`: views of the sources and of earlier steps. `folder`: relative
-    paths are below it. Raises PipelineError and PySparkException.
+    """The view of a step. `frames`: views of the sources and of earlier steps. `folder`: base of
+    relative paths. Raises PipelineError and PySparkException.
     """
     if step.sql is not None:
         return _run_sql(spark, step.sql, frames)

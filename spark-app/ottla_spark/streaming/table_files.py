@@ -1,10 +1,10 @@
 """The files of a reference table: rows of its topic, and the base and delta of a version.
 
-    <checkpoint>/tables/<source>/<number>-base/          Parquet files
+    <checkpoint>/tables/<source>/<number>-base/          Parquet files of a base without parts
     <checkpoint>/tables/<source>/<number>-base/_part=3/  of a base in parts, those that were written
-    <checkpoint>/tables/<source>/<number>-fewer/         the same, if a key has many records
-    <checkpoint>/tables/<source>/<number>-delta/
-    <checkpoint>/tables/<source>/<number>-rest/          delta of which parts were merged
+    <checkpoint>/tables/<source>/<number>-fewer/         base that was written again in fewer parts
+    <checkpoint>/tables/<source>/<number>-delta/         delta
+    <checkpoint>/tables/<source>/<number>-rest/          rest of a delta after a merge of parts
     <checkpoint>/tables/<source>/empty/                  a part or delta that has no rows
 
 Besides the source's columns and the origin columns, rows have `_key`, the key in bytes, and
@@ -115,8 +115,8 @@ class TableFiles:
         return self._write_parts(f"{number}-base", rows, all_rows, some)
 
     def write_rest(self, number: int, delta: str, count: int, merged: Sequence[int]) -> str:
-        """Writes the rows of a delta that are not in the merged ones of so many parts. Returns the
-        folder's name.
+        """Writes the rows of a delta that are not in the `merged` parts, of `count` parts. Returns
+        the folder's name; empty if there are no such rows.
         """
         rest = self._rows(delta).where(~_part_of_row(count).isin(*merged))
         return folder if self._write_sorted(folder := f"{number}-rest", rest) else ""
@@ -124,8 +124,9 @@ class TableFiles:
     def _write_parts(
         self, folder: str, rows: DataFrame, table_rows: int, some: tuple[Sequence[int], int] | None = None
     ) -> tuple[Sequence[str], int]:
-        """Writes the rows of all parts, or of some of so many, of a table that has about so many
-        rows. Several parts are sorted, so that a key is in one page.
+        """Writes the rows of all parts. table_rows: about as many as the table has, from which the
+        number of parts follows. some: only these parts are written, of so many. Several parts are
+        sorted, so that a key is in one page. Returns the folders' names and the number of rows.
         """
         count = count_parts(table_rows) if some is None else some[1]
         parts = range(count) if some is None else some[0]
@@ -167,8 +168,8 @@ class TableFiles:
         return self._write(folder, rows.coalesce(1), sort=(KEY_HASH,))
 
     def _write(self, folder: str, rows: DataFrame, sort: Sequence[str] = (), partitions: Sequence[str] = ()) -> int:
-        """Returns the number of rows. sort: columns by which each file is sorted. partitions:
-        column of the folders in the folder.
+        """Returns the number of rows. sort: columns by which each file is sorted. partitions: the
+        columns of whose values there are folders in the folder.
         """
         count = Observation()
         rows = rows.observe(count, F.count(F.lit(1)).alias("rows"))
@@ -180,7 +181,7 @@ class TableFiles:
 
 
 def _part_of_row(count: int) -> Column:
-    """Part of a row if there are so many, by the first bits of the key's hash."""
+    """The part that a row is in, of `count` parts: the first bits of the key's hash."""
     return F.shiftrightunsigned(KEY_HASH, 65 - count.bit_length()) if count > 1 else F.lit(0).cast("bigint")
 
 

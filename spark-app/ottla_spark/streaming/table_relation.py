@@ -17,7 +17,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from ottla_spark.spark_conf import VALUES_OF_FILTER
+from ottla_spark.spark_conf import IN_FILTER_THRESHOLD
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -160,7 +160,7 @@ class HashScanBuilder:
     def _filter(self, hashes: Any) -> Any:
         """A balanced tree: filters are evaluated recursively."""
         size = hashes.size()
-        if size <= VALUES_OF_FILTER:
+        if size <= IN_FILTER_THRESHOLD:
             return self._sources.In(KEY_HASH, hashes.toArray())
         halves = (hashes.subList(0, size // 2), hashes.subList(size // 2, size))
         return self._sources.Or(*map(self._filter, halves))

@@ -21,8 +21,8 @@ _MIN_LOOKED_UP_TABLE: Final = 2_000_000
 _MAX_LOOKED_UP_ROWS: Final = 10_000
 _MAX_LOOKED_UP_SHARE: Final = 0.001
 _MAX_DELTA_SHARE: Final = 0.0025
-"""Share of the base's rows. Each batch writes the delta; with 100 changes a batch and ten million
-rows, one part of 32 is written once in 16 batches.
+"""Largest delta, as a share of the base's rows. Each batch writes the delta; with 100 changes a
+batch and ten million rows, one part of 32 is written once in 16 batches.
 """
 _ROWS_PER_PART: Final = 500_000
 _MAX_PARTS: Final = 32
@@ -31,11 +31,11 @@ _MAX_PARTS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """base: names of the folders of its parts. delta: name of its folder. A name is empty if there
-    are no rows. base_rows: about so many. starts, ends: offsets by partition; rows before `starts`
-    were deleted from the topic by retention. definition: digest of what the columns depend on.
-    refreshed_ms: when all records before `ends` had been read. next_part: of the base, that is
-    merged with the delta.
+    """number: counts versions. base: names of the folders of its parts. delta: name of its folder.
+    A name is empty if there are no rows. base_rows: approximate number of rows of the base. starts,
+    ends: offsets by partition; rows before `starts` were deleted from the topic by retention.
+    definition: digest of what the columns depend on. refreshed_ms: time since 1970 at which all
+    records before `ends` had been read. next_part: the part of the base that is merged next.
     """
 
     number: int
@@ -70,7 +70,7 @@ class TopicOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    pass
+    """The version has all records of the topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,16 @@ class ReadChanges:
 
 @dataclass(frozen=True, slots=True)
 class ReadAll:
-    pass
+    """All records of the topic are to be read."""
 
 
 def plan_refresh(
     version: TableVersion | None, definition: str, topic: TopicOffsets, now_ms: int, delete_retention_ms: int
 ) -> Unchanged | ReadChanges | ReadAll:
-    """Plans the read after which a table has all records of the topic.
+    """Plans the read after which a table has all records of the topic. `version`: the last one.
+    `definition`: digest of what the columns depend on now.
 
-    All of them are read if another schema decodes them, if the topic lost records at its end, or if
+    All records are read if another schema decodes them, if the topic lost records at its end, or if
     a deletion may be missing: compaction removes a record without value once every reader has had
     `delete.retention.ms` to read it.
     """
@@ -107,9 +108,9 @@ def plan_refresh(
 
 
 def parts_to_merge(version: TableVersion, topic: TopicOffsets, delta_rows: int) -> Sequence[int]:
-    """Parts of the base that are to be merged with a delta of so many rows: none while it is small.
-    All parts, if the base has outgrown their number, or has rows that the topic's retention has
-    deleted.
+    """Parts of the base that are to be merged with a delta of `delta_rows` rows: none while it is
+    small; all parts, if the base has outgrown their number, or has rows that the topic's retention
+    has deleted.
     """
     parts = range(len(version.base))
     if any(start > version.starts.get(at, 0) for at, start in topic.starts.items()):
@@ -131,8 +132,8 @@ def count_parts(rows: int) -> int:
 def with_merged_parts(
     version: TableVersion, merged: Sequence[int], folders: Sequence[str], rows: int, starts: Mapping[int, int]
 ) -> TableVersion:
-    """The version with other folders of these parts, which have so many rows. If they are all, the
-    number of parts may be another.
+    """The version with new folders of the `merged` parts, which have `rows` rows. If all parts are
+    merged, their number may change.
     """
     if len(merged) == len(version.base):
         return replace(version, base=tuple(folders), base_rows=rows, starts=starts, next_part=0)
@@ -144,8 +145,9 @@ def with_merged_parts(
 
 
 def max_looked_up_rows(base_rows: int) -> int:
-    """Rows of a batch up to which the keys of a table with so many rows are looked up one by one. 0
-    for tables that are read faster as a whole. Each key costs a page, and pages have 1,000 rows.
+    """The largest number of a batch's rows whose keys are looked up one by one. 0 for tables that
+    are read faster as a whole. Each key costs a page, and pages have 1,000 rows. `base_rows`: of
+    the table.
     """
     if base_rows < _MIN_LOOKED_UP_TABLE:
         return 0

@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def temporary_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """At the end the settings have the values that they had before."""
+    """Has these settings while the block runs. At its end they have the values that they had
+    before.
+    """
     previous = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

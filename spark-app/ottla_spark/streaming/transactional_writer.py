@@ -41,8 +41,9 @@ from ottla_spark.streaming.transform import is_stateful
 from ottla_spark.streaming.writer_processes import collect_in_own_processes
 
 FEW_ROWS: Final = 30_000
-"""One writer writes the batch that follows one with as many rows. One process writes them in 0.3 s.
-With several processes, a writer is half the time in one that has no open producer for it.
+"""One writer alone writes a batch that follows one of at most so many rows. One process writes them
+in 0.3 s. With several writers, Spark runs a writer half the time in a process that has no open
+producer for it.
 """
 _PARTITION: Final = ("_topic", "_partition")
 _OFFSET: Final = "_offset"
@@ -65,9 +66,10 @@ def count_writers(rows: DataFrame, partitions: int) -> int:
 
 
 def choose_writers(planned: int, last: int | None, rows: int | None) -> int:
-    """Number of writers of the next batch. planned: that of batches with many rows. last, rows: of
-    the last batch; None for the first one of a driver, which can have any number of rows. Each
-    change costs new producers, so the number stays while rows change a little.
+    """Number of writers of the next batch. planned: number of writers of batches with many rows.
+    last, rows: number of writers and of rows of the last batch; rows is None for a driver's first
+    batch, which can have any number of rows. Each change of the number costs new producers, so it
+    stays while rows change a little.
     """
     few = FEW_ROWS if last == 1 else FEW_ROWS // 3
     return planned if rows is None or rows > few else 1
@@ -86,7 +88,7 @@ def divide(records: DataFrame, origin: Collection[str], *, by_key: bool, writers
 
 
 class TransactionalWriter:
-    """Writes the batches of a query. `planned`: the number of writers of batches with many rows.
+    """Writes the batches of a query. `planned`: number of writers of batches with many rows.
 
     The checkpoint has the number of writers of the last batch. If that batch runs again, it has as
     many writers again, even if the pipeline or the topic has changed in between.
@@ -128,11 +130,12 @@ class TransactionalWriter:
         records = divide(records, self._origin, by_key=self._by_key, writers=writers)
         write = partial(write_partition, self._target, Batch(self._query_id, number), open_producer)
         written = records.select(*self._written).rdd.mapPartitionsWithIndex(write)
-        self._rows = sum(collect_in_own_processes(written, self._processes(writers)))
+        self._rows = sum(collect_in_own_processes(written, self._process_name(writers)))
 
-    def _processes(self, writers: int) -> str:
-        """Those that are started in advance are for the first batch, whatever its number of writers
-        is. One writer later needs another process, because of several it would get any.
+    def _process_name(self, writers: int) -> str:
+        """Name of the Python processes for a batch of so many writers. The processes that are
+        started in advance are for the first batch, whatever its number of writers. A single writer
+        of a later batch has a process of another name, because Spark would give it any of several.
         """
         if self._writers_at_first is None:
             self._writers_at_first = writers

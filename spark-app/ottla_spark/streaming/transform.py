@@ -1,5 +1,5 @@
-"""Views of a pipeline: sources are decoded and deduplicated, then steps in SQL or Python and their
-expectations.
+"""Views of a pipeline: sources are decoded and deduplicated, then steps in SQL or Python run, and
+their expectations are applied.
 
 Only DataFrames are handled here. They are streams from brokers or, in `cases.py`, rows from files.
 """
@@ -204,8 +204,8 @@ def _deduplicate(rows: DataFrame, pipeline: PipelineDefinition, name: str) -> Da
 def _apply_expectations(
     views: Views, step: Transform, rows: DataFrame, rejected: RejectedRows, *, has_dead_letters: bool
 ) -> DataFrame:
-    """Rows that satisfy the step's expectations. Others are dropped, fail the batch or become dead
-    letters.
+    """The step's rows that satisfy its expectations. Others are dropped, fail the batch or become
+    dead letters. Adds to `views.deferred` what the sinks apply.
     """
     by_reaction: dict[str, list[Expectation]] = {"deadLetter": [], "drop": [], "fail": []}
     for expectation in step.expect:

@@ -24,8 +24,8 @@ _PRUNED: Final = frozenset(
         "Project", "Sort", "StreamingRelation", "StreamingRelationV2", "Union", "Window",
     }
 )  # fmt: skip
-"""Nodes of which Spark's rule knows what they need. It is made for plans without INTERSECT, for
-example, which other rules replace before: of a plan with another node, every column is used."""
+"""Nodes whose needed columns Spark's rule knows. Others, such as INTERSECT, are replaced by rules
+that run before it: in a plan that has one, every column counts as used."""
 _NODE: Final = re.compile(r"^[\s:+-]*[~']?(?P<name>\w+)", re.MULTILINE)
 _MAX_PASSES: Final = 10
 _ALL_FIELDS: Final = 2**31 - 1

@@ -27,6 +27,7 @@ _POLL_S: Final = 0.1
 def warm_up_tasks(
     spark: SparkSession, sinks: Iterable[Sink], tables: Iterable[ReferenceTable]
 ) -> Iterator[Callable[[], None]]:
+    """The work that can be done in advance; none on a cluster."""
     if not str(spark.sparkContext.master).startswith("local"):
         return
     yield from (partial(start_worker, spark, it.query_name) for it in sinks if it.is_transactional)

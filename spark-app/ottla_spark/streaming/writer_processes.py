@@ -19,7 +19,9 @@ _lock: Final = threading.Lock()
 
 
 def collect_in_own_processes(rows: RDD[_T], name: str) -> list[_T]:
-    """`rows` are computed by functions of Python, in processes that run only tasks of this name."""
+    """Computes `rows`, which functions of Python make, in Python processes that run only tasks of
+    this name.
+    """
     environment = rows.context.environment
     with _lock:
         environment[_VARIABLE] = name

@@ -8,7 +8,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message_factory import GetMessageClass
 
 from ottla_broker.registry.languages.protobuf_descriptor import parse_descriptor
-from ottla_spark.protobuf_schemas import find_message, load_file
+from ottla_spark.protobuf_schemas import find_message, parse_file_descriptor
 from ottla_spark.record_schema import RecordSchema, pack_files
 
 
@@ -19,4 +19,4 @@ def schema_of(text: str, message: str = "", **imported: str) -> RecordSchema:
 
 
 def class_of(schema: RecordSchema) -> Any:
-    return GetMessageClass(find_message(load_file(schema.text), schema.message))
+    return GetMessageClass(find_message(parse_file_descriptor(schema.text), schema.message))

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from ottla_spark.errors import PipelineError
 from ottla_spark.record_schema import RecordSchema, UnusableSchema
-from ottla_spark.schema_registry import SchemaRegistry, frame, framed_schema_id
+from ottla_spark.schema_registry import SchemaRegistry, frame_header, framed_schema_id
 from ottla_spark.streaming.avro_records import open_decoder, open_encoder
 from ottla_spark.streaming.avro_types import to_avro_schema, to_spark_type
 from ottla_spark.streaming.encode import schema_of_columns
@@ -86,7 +86,7 @@ def test_columns_that_avro_does_not_have_are_refused() -> None:
 
 def test_registry_that_does_not_respond_fails_the_batch_and_makes_no_dead_letter() -> None:
     with pytest.raises(PipelineError, match="no schema registry responds at http://127"):
-        decode_value(SchemaRegistry("http://127.0.0.1:1"), RecordSchema("avro", "{}"), ["a"], frame(1) + b"x")
+        decode_value(SchemaRegistry("http://127.0.0.1:1"), RecordSchema("avro", "{}"), ["a"], frame_header(1) + b"x")
 
 
 def test_row_is_encoded_with_all_its_types() -> None:

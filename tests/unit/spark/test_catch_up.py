@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_spark.catch_up import CatchUp, CatchUpDisplay, first_batch, format_catch_up, format_seconds
+from ottla_spark.catch_up import CatchUp, CatchUpDisplay, format_catch_up, format_seconds, start_catch_up
 from ottla_spark.progress import BatchProgress, ProgressLog
 
 RUNNING = {"state": "running", "group": "g"}
@@ -38,7 +38,7 @@ def shown(stream: io.StringIO, lines: list[dict[str, Any]], step_s: float) -> li
 
 
 def test_estimate_is_what_is_left_by_how_fast_it_becomes_less() -> None:
-    state = first_batch(rows=1_000, left=9_000, elapsed_s=2)
+    state = start_catch_up(rows=1_000, left=9_000, elapsed_s=2)
     assert (round(state.share, 3), state.rate, state.seconds_left) == (0.1, 500, 18)
     state = state.after_batch(rows=1_000, left=8_000, elapsed_s=4)
     assert (state.total, round(state.share, 3), state.seconds_left) == (10_000, 0.2, 16)
@@ -47,7 +47,7 @@ def test_estimate_is_what_is_left_by_how_fast_it_becomes_less() -> None:
 
 
 def test_pipeline_that_falls_behind_has_no_estimate() -> None:
-    state = first_batch(1_000, 9_000, 2).after_batch(1_000, 12_000, 4)
+    state = start_catch_up(1_000, 9_000, 2).after_batch(1_000, 12_000, 4)
     assert (state.total, state.share, state.seconds_left) == (12_000, 0, None)
     assert format_catch_up(state).endswith("falling behind")
 
@@ -56,7 +56,7 @@ def test_pipeline_that_falls_behind_has_no_estimate() -> None:
 def test_share_is_never_outside_of_its_range(batches: list[tuple[int, int]]) -> None:
     state: CatchUp | None = None
     for number, (rows, left) in enumerate(batches):
-        state = first_batch(rows, left, number) if state is None else state.after_batch(rows, left, number)
+        state = start_catch_up(rows, left, number) if state is None else state.after_batch(rows, left, number)
         assert 0 <= state.share <= 1
         assert state.seconds_left is None or state.seconds_left >= 0
         assert len(format_catch_up(state).splitlines()) == 1

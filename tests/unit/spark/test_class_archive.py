@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla_spark.class_archive import ArchiveWriter, ClassArchive, class_archive, delete_oldest, writing_beside
+from ottla_spark.class_archive import ArchiveWriter, ClassArchive, archive_writing, class_archive, delete_oldest
 from ottla_spark.spark_conf import spark_conf
 
 OPTIONS = "spark.driver.extraJavaOptions"
@@ -62,7 +62,7 @@ def test_other_java_and_other_jars_have_other_archives(java: Path, tmp_path: Pat
 def test_first_run_lists_its_classes_and_later_ones_read_the_archive(archive: ClassArchive, java: Path) -> None:
     assert archive.java_options()[-1] == f"-XX:DumpLoadedClassList={archive.class_list}"
     rows = threading.Event()
-    with writing_beside(archive, "/a.jar", rows.is_set):
+    with archive_writing(archive, "/a.jar", rows.is_set):
         assert not archive.file.exists()
         rows.set()
         await_file(archive.file)
@@ -81,13 +81,13 @@ def await_file(file: Path) -> None:
 
 def test_end_of_the_run_ends_the_writer_and_leaves_nothing(archive: ClassArchive, java: Path) -> None:
     set_script(java, f'{WRITES}touch "$0.started"\nexec sleep 600')
-    with writing_beside(archive, "/a.jar", lambda: True):
+    with archive_writing(archive, "/a.jar", lambda: True):
         await_file(Path(f"{java}.started"))
     assert [it.suffix for it in archive.file.parent.iterdir()] == [".lock"]
 
 
 def test_run_without_rows_writes_nothing(archive: ClassArchive, java: Path) -> None:
-    with writing_beside(archive, "/a.jar", lambda: False):
+    with archive_writing(archive, "/a.jar", lambda: False):
         pass
     assert not Path(f"{java}.listed").exists()
 
@@ -107,7 +107,7 @@ def test_archive_that_another_run_is_writing_is_left_alone(archive: ClassArchive
 
 def test_jvm_that_lists_no_classes_gets_no_archive(archive: ClassArchive, java: Path) -> None:
     archive.class_list.unlink()
-    with writing_beside(archive, "/a.jar", lambda: True):
+    with archive_writing(archive, "/a.jar", lambda: True):
         pass
     assert not Path(f"{java}.listed").exists()
 

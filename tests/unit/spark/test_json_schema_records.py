@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from ottla_spark.errors import PipelineError
 from ottla_spark.record_schema import RecordSchema
-from ottla_spark.schema_registry import NO_REGISTRY, frame
+from ottla_spark.schema_registry import NO_REGISTRY, frame_header
 from ottla_spark.streaming.encode import schema_of_columns
 from ottla_spark.streaming.framed_records import column_type, decode_value, encode_row
 from ottla_spark.streaming.json_schema_records import open_decoder, open_encoder
@@ -36,7 +36,7 @@ def record(**properties: Any) -> dict[str, Any]:
 def decode(value: Any, reader: RecordSchema, writer: RecordSchema | None = None) -> dict[str, Any]:
     columns = column_type(reader)
     assert isinstance(columns, T.StructType)
-    found = open_decoder(writer or reader, reader, 7)(frame(7) + json.dumps(value).encode())
+    found = open_decoder(writer or reader, reader, 7)(frame_header(7) + json.dumps(value).encode())
     return dict(zip(columns.names, found, strict=True))
 
 
@@ -141,7 +141,7 @@ def test_records_without_columns_are_undecodable() -> None:
         (b'{"at": "0001-01-01T00:00:00+14:00"}', "has no columns of the reader's schema"),
         (b"[" * 100_000, "of schema 7 is nested too deeply"),
     ):
-        *columns, error = decode_value(NO_REGISTRY, schema, ["id", "day", "f", "s", "at"], frame(7) + text)
+        *columns, error = decode_value(NO_REGISTRY, schema, ["id", "day", "f", "s", "at"], frame_header(7) + text)
         assert columns == [None] * 5
         assert re.search(f"^the value {sentence}", error), error
 

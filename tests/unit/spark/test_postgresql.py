@@ -39,23 +39,23 @@ def test_spark_types_become_postgresql_types(spark_type: str, expected: str) -> 
 @pytest.mark.parametrize("spark_type", ["map<int,string>", "struct<a:int>", "array<array<int>>", "interval day"])
 def test_types_that_postgresql_lacks_are_errors(spark_type: str) -> None:
     with pytest.raises(PipelineError, match=r"column c: PostgreSQL has no type for .*; cast the column"):
-        postgresql.create_table(TableName("t"), {"c": spark_type}, ())
+        postgresql.create_table_sql(TableName("t"), {"c": spark_type}, ())
 
 
 def test_rows_are_replaced_by_their_key() -> None:
     table, staging = TableName("t"), TableName("s")
-    assert "CONFLICT" not in postgresql.insert_rows(table, staging, ["a", "b"], ())
-    replaced = postgresql.insert_rows(table, staging, ["a", "b"], ["a"])
+    assert "CONFLICT" not in postgresql.insert_rows_sql(table, staging, ["a", "b"], ())
+    replaced = postgresql.insert_rows_sql(table, staging, ["a", "b"], ["a"])
     assert replaced.endswith('ON CONFLICT ("a") DO UPDATE SET "b" = EXCLUDED."b"')
-    assert postgresql.insert_rows(table, staging, ["a"], ["a"]).endswith('ON CONFLICT ("a") DO NOTHING')
+    assert postgresql.insert_rows_sql(table, staging, ["a"], ["a"]).endswith('ON CONFLICT ("a") DO NOTHING')
 
 
 def test_rows_are_deleted_by_their_key() -> None:
     table, staging = TableName("t"), TableName("s")
-    assert postgresql.delete_by_key(table, staging, ["a", "b"], "gone") == (
+    assert postgresql.delete_by_key_sql(table, staging, ["a", "b"], "gone") == (
         'DELETE FROM "t" t USING "s" s WHERE s."gone" AND t."a" = s."a" AND t."b" = s."b"'
     )
-    assert 'FROM "s" WHERE NOT "gone" ON CONFLICT' in postgresql.insert_rows(table, staging, ["a"], ["a"], "gone")
+    assert 'FROM "s" WHERE NOT "gone" ON CONFLICT' in postgresql.insert_rows_sql(table, staging, ["a"], ["a"], "gone")
 
 
 def test_secrets_are_files(tmp_path: Path) -> None:

@@ -16,9 +16,16 @@ from pyspark.sql import types as T
 from ottla_broker.registry.languages.protobuf_descriptor import parse_descriptor
 from ottla_broker.registry.languages.protobuf_schema import print_protobuf
 from ottla_spark.errors import PipelineError
-from ottla_spark.protobuf_schemas import find_message, load_file, message_at, path_to, read_path, write_path
+from ottla_spark.protobuf_schemas import (
+    encode_message_indexes,
+    find_message,
+    message_at,
+    message_indexes,
+    parse_file_descriptor,
+    read_message_indexes,
+)
 from ottla_spark.record_schema import RecordSchema, UnusableSchema, pack_files
-from ottla_spark.schema_registry import frame
+from ottla_spark.schema_registry import frame_header
 from ottla_spark.streaming.encode import schema_of_columns
 from ottla_spark.streaming.framed_records import column_type, encode_row
 from ottla_spark.streaming.protobuf_records import open_decoder, open_encoder
@@ -69,7 +76,7 @@ def decode(writer: RecordSchema, reader: RecordSchema, value: bytes) -> dict[str
 
 
 def framed(message: Any, *path: int) -> bytes:
-    return frame(7) + write_path(path or (0,)) + bytes(message.SerializeToString())
+    return frame_header(7) + encode_message_indexes(path or (0,)) + bytes(message.SerializeToString())
 
 
 def test_types_are_those_of_spark() -> None:
@@ -160,10 +167,15 @@ def test_records_that_are_no_messages_are_undecodable() -> None:
     other = schema_of(EVERYTHING, "Other", common=COMMON)
     strict = schema_of('syntax = "proto2"; message A { required int32 id = 1; }')
     for value, reader, writer, sentence in (
-        (frame(7), schema, schema, "ends before the message of schema 7"),
-        (frame(7) + b"\xff\xff\xff\xff\xff\xff", schema, schema, "ends before the message of schema 7"),
-        (frame(7) + write_path((5,)), schema, schema, r"names the message \[5\], which the schema 7 does not have"),
-        (frame(7) + b"\x02\x01", schema, schema, r"names the message \[-1\]"),
+        (frame_header(7), schema, schema, "ends before the message of schema 7"),
+        (frame_header(7) + b"\xff\xff\xff\xff\xff\xff", schema, schema, "ends before the message of schema 7"),
+        (
+            frame_header(7) + encode_message_indexes((5,)),
+            schema,
+            schema,
+            r"names the message \[5\], which the schema 7 does not have",
+        ),
+        (frame_header(7) + b"\x02\x01", schema, schema, r"names the message \[-1\]"),
         (
             framed(class_of(other)(id=1), 1),
             schema,
@@ -171,7 +183,7 @@ def test_records_that_are_no_messages_are_undecodable() -> None:
             "is a message shop.Other; the reader's schema is shop.Order",
         ),
         (framed(class_of(schema)()) + b"\x08", schema, schema, "is not a message shop.Order of schema 7"),
-        (frame(7) + b"\0", strict, strict, "without the required id"),
+        (frame_header(7) + b"\0", strict, strict, "without the required id"),
     ):
         with pytest.raises(ValueError, match=sentence):
             decode(writer, reader, value)
@@ -180,15 +192,15 @@ def test_records_that_are_no_messages_are_undecodable() -> None:
 
 @given(st.lists(st.integers(0, 2**31), min_size=1, max_size=5))
 def test_path_to_a_message_is_read_as_it_was_written(path: list[int]) -> None:
-    written = b"12345" + write_path(path) + b"\x07"
-    assert read_path(written, 5) == (tuple(path), len(written) - 1)
+    written = b"12345" + encode_message_indexes(path) + b"\x07"
+    assert read_message_indexes(written, 5) == (tuple(path), len(written) - 1)
 
 
 def test_path_leads_to_a_nested_message() -> None:
-    file = load_file(schema_of(EVERYTHING, common=COMMON).text)
+    file = parse_file_descriptor(schema_of(EVERYTHING, common=COMMON).text)
     line = find_message(file, "Order.Line")
     assert line is find_message(file, "shop.Order.Line")
-    assert message_at(file, path_to(line)) is line
+    assert message_at(file, message_indexes(line)) is line
     with pytest.raises(UnusableSchema, match="the schema has no message Nothing; it has Order, Other"):
         find_message(file, "Nothing")
 
@@ -290,7 +302,7 @@ def test_columns_keep_their_numbers_and_those_of_columns_that_are_gone_are_not_u
         {"a": 1, "b": 2, "c": 3}, {"d": 4, "c": 3, "a": 1}, {"b": 5, "a": 1, "e": 6},
     ]  # fmt: skip
     assert [(it.start, it.end) for it in third.message_type[0].reserved_range] == [(2, 3), (4, 5), (3, 4)]
-    load_file(pack_files(third))
+    parse_file_descriptor(pack_files(third))
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, unique=True), min_size=2, max_size=6))
@@ -352,4 +364,4 @@ def test_rows_that_do_not_fit_a_given_schema_are_refused() -> None:
     ):
         with pytest.raises(PipelineError, match=sentence):
             encode(type_, name, value)
-    assert encode(T.StringType(), "e", "E0") == frame(7) + b"\0"
+    assert encode(T.StringType(), "e", "E0") == frame_header(7) + b"\0"

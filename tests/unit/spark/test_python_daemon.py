@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 from pyspark import daemon
 
-from ottla_spark.streaming.python_daemon import acknowledging_at_once
+from ottla_spark.streaming.python_daemon import with_quick_acknowledgements
 
 _READS_AGAIN = """\
 import importlib, os, sys, zipimport
@@ -61,11 +61,11 @@ def test_connection_of_a_task_neither_waits_nor_acknowledges_late() -> None:
         return 7 if is_authenticated else 0
 
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
-        assert acknowledging_at_once(run)(one, True) == 7
+        assert with_quick_acknowledgements(run)(one, True) == 7
     assert seen == [1]
     one, other = socket.socketpair()  # without TCP
     with one, other:
-        assert acknowledging_at_once(lambda connection, is_authenticated: 1)(one, False) == 1
+        assert with_quick_acknowledgements(lambda connection, is_authenticated: 1)(one, False) == 1
 
 
 def test_daemon_of_pyspark_has_what_is_replaced() -> None:
