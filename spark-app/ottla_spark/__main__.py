@@ -108,9 +108,8 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.add_argument("--name", help="name of the Pipeline, if the file has several")
     download = commands.add_parser("jars", help="download the jars of Spark's Kafka connector and of sinks")
-    download.add_argument(
-        "--sinks", nargs="*", choices=tuple(jars.SINKS), default=(), metavar="SINK", help=", ".join(jars.SINKS)
-    )
+    names = tuple(jars.EXTRA_JARS)
+    download.add_argument("--sinks", nargs="*", choices=names, default=(), metavar="SINK", help=", ".join(names))
     download.add_argument("--into", type=Path, metavar="FOLDER", help="default: $OTTLA_SPARK_JARS or the user's cache")
     return parser
 

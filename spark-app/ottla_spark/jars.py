@@ -65,7 +65,7 @@ CONNECTOR: Final = (
     ),
 )
 
-SINKS: Final[Mapping[str, tuple[Jar, ...]]] = {
+EXTRA_JARS: Final[Mapping[str, tuple[Jar, ...]]] = {
     "jdbc": (
         Jar(
             "org.postgresql",
@@ -133,8 +133,8 @@ SINKS: Final[Mapping[str, tuple[Jar, ...]]] = {
         ),
     ),
 }
-"""Sink, database of an Iceberg catalog, or s3 for object stores → the jars that it needs beside the
-connector.
+"""Name of a sink, of the database of an Iceberg catalog, or s3 for object stores → the jars that
+pipelines with it need beside the connector.
 """
 
 _DOWNLOAD_TIMEOUT_S: Final = 600
@@ -148,15 +148,16 @@ def cache_folder() -> Path:
 
 
 def ensure_jars(
-    sinks: Iterable[str] = (), folder: Path | None = None, notify: Callable[[str], None] = lambda _: None
+    names: Iterable[str] = (), folder: Path | None = None, notify: Callable[[str], None] = lambda _: None
 ) -> list[Path]:
-    """Paths of the jars of the connector and of these sinks. Those that are missing are downloaded.
+    """Paths of the jars of the connector and of the entries of EXTRA_JARS with these names. Those
+    that are missing are downloaded. Names that EXTRA_JARS lacks need no jars.
 
     Raises PipelineError if they cannot be downloaded or a digest differs. `notify` takes a message
     before a download.
     """
     folder = folder or cache_folder()
-    jars = (*CONNECTOR, *(jar for sink in sorted(set(sinks)) for jar in SINKS.get(sink, ())))
+    jars = (*CONNECTOR, *(jar for name in sorted(set(names)) for jar in EXTRA_JARS.get(name, ())))
     if missing := tuple(jar for jar in jars if not (folder / jar.file).exists()):
         notify(f"downloading {', '.join(jar.file for jar in missing)} to {folder}")
         _download(missing, folder)

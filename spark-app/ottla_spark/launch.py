@@ -3,10 +3,13 @@ at the same time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from ottla_operator.resources.pipeline import PipelineSpec
+from ottla_operator.resources.sinks import SINK_TARGETS, Sink
 from ottla_spark import jars
 from ottla_spark.class_archive import ClassArchive, class_archive
 from ottla_spark.definition import PipelineDefinition
@@ -15,8 +18,10 @@ from ottla_spark.progress import ProgressLog
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.s3_conf import iceberg_s3_properties, s3_conf, uses_s3
 from ottla_spark.sink_conf import with_sink_conf
-from ottla_spark.sink_jars import needed_jars
 from ottla_spark.spark_conf import local_checkpoint_conf, spark_conf
+
+_CATALOG_DRIVERS: Final = {"jdbc:sqlite:": "sqlite", "jdbc:postgresql:": "jdbc"}
+"""URI of an Iceberg catalog begins with → key of `jars.EXTRA_JARS` with its driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +61,20 @@ def launch_spark(
 
 
 def pipeline_jars(spec: PipelineSpec, checkpoint: str) -> set[str]:
-    """The argument `sinks` of `jars.ensure_jars`: names of the sinks and stores of a pipeline, also
-    of those that need no jars. `checkpoint`: path or URL."""
-    return needed_jars(spec.sinks) | ({"s3"} if uses_s3(spec, checkpoint) else set())
+    """Keys of `jars.EXTRA_JARS` that a pipeline needs; the result may have other names, of sinks
+    that need no jars. `checkpoint`: path or URL.
+    """
+    return sink_jars(spec.sinks) | ({"s3"} if uses_s3(spec, checkpoint) else set())
+
+
+def sink_jars(sinks: Iterable[Sink]) -> set[str]:
+    """`pipeline_jars` of the sinks alone."""
+    sinks = tuple(sinks)
+    found = {name for name in SINK_TARGETS for it in sinks if getattr(it, name) is not None}
+    catalogs = [it.iceberg.catalog for it in sinks if it.iceberg is not None]
+    for uri in (it.uri or "" for it in catalogs if it is not None):
+        found |= {name for start, name in _CATALOG_DRIVERS.items() if uri.startswith(start)}
+    return found
 
 
 def pipeline_conf(pipeline: PipelineDefinition, environment: RuntimeEnvironment) -> dict[str, str]:

@@ -28,13 +28,14 @@ _SMALL_HEAP: Final = ("-XX:+UseSerialGC", "-Xmn512m", "-XX:MetaspaceSize=512m")
 
 def add_all_sinks(set_attribute: Callable[[Any, str, Any], None]) -> None:
     """Has each pipeline of this process start its JVM with the jars of all sinks."""
-    set_attribute(jars, "SINKS", {**jars.SINKS, "from_avro": (SPARK_AVRO,)})
-    set_attribute(launch, "needed_jars", lambda _: set(jars.SINKS))
+    set_attribute(jars, "EXTRA_JARS", {**jars.EXTRA_JARS, "from_avro": (SPARK_AVRO,)})
+    set_attribute(launch, "sink_jars", lambda _: set(jars.EXTRA_JARS))
 
 
 def archive_of_all_sinks(scratch: Path) -> ClassArchive:
     """Downloads the jars if they are missing."""
-    return class_archive(jars.cache_folder().with_name("spark-test-archives"), jars.ensure_jars(jars.SINKS), scratch)
+    needed = jars.ensure_jars(jars.EXTRA_JARS)
+    return class_archive(jars.cache_folder().with_name("spark-test-archives"), needed, scratch)
 
 
 def shared_jvm_conf(archive: ClassArchive) -> dict[str, str]:

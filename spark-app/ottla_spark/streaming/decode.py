@@ -15,18 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Any, Final, cast
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as JvmColumn
 from pyspark.sql.types import StructField, StructType
 
 from ottla_operator.resources.formats import Format
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError, describe_error, mark_message
 from ottla_spark.streaming.framed_records import decoded_key, decoded_value
-from ottla_spark.streaming.null_on_error import null_on_error
 from ottla_spark.streaming.source import ORIGIN_COLUMNS
 
 DECODE_ERROR: Final = "_decode_error"
@@ -116,6 +117,16 @@ def _parsed_json(column: str, schema: StructType) -> Column:
     """
     nullable = StructType([StructField(it.name, it.dataType, True) for it in schema])
     return null_on_error(F.from_json(F.col(column).cast("string"), nullable, {"mode": "FAILFAST"}))
+
+
+def null_on_error(column: Column) -> Column:
+    """The column, null where its value cannot be computed. Errors of the machine, such as too
+    little memory, remain errors. Spark's functions `try_…` are made of the same expression, for
+    which it has no function.
+    """
+    sql = cast(Any, SparkContext._jvm).org.apache.spark.sql
+    expression = sql.classic.ExpressionUtils.expression(cast(Any, column)._jc)
+    return JvmColumn(sql.classic.ExpressionUtils.column(sql.catalyst.expressions.TryEval(expression)))
 
 
 @contextmanager

@@ -63,14 +63,14 @@ def test_driver_and_executors_have_the_jars_and_the_credentials(tmp_path: Path) 
     pipeline = parse_pipeline(driver_definition(found), tmp_path)
     environment = RuntimeEnvironment("broker:9092", "s3a://state/late", master="k8s://server", secrets=tmp_path)
     needed = pipeline_jars(pipeline.spec, environment.checkpoint)
-    files = [Path("/opt/ottla/jars", jar.file) for name in sorted(needed) for jar in jars.SINKS.get(name, ())]
+    files = [Path("/opt/ottla/jars", jar.file) for name in sorted(needed) for jar in jars.EXTRA_JARS.get(name, ())]
     own = pipeline_conf(pipeline, environment)
     conf = spark_conf(own, master=environment.master, jars=files, scratch=tmp_path, log=tmp_path / "log")
 
     for role in ("driver", "executor"):  # of the executors, Spark makes it SPARK_CLASSPATH
         classpath = conf[f"spark.{role}.extraClassPath"]
         assert {"iceberg-spark-runtime", "iceberg-aws-bundle", "hadoop-aws"} <= {
-            jar.artifact.removesuffix("-4.0_2.13") for name in ("iceberg", "s3") for jar in jars.SINKS[name]
+            jar.artifact.removesuffix("-4.0_2.13") for name in ("iceberg", "s3") for jar in jars.EXTRA_JARS[name]
             if f"/opt/ottla/jars/{jar.file}" in classpath.split(":")
         }  # fmt: skip
     # Spark passes its properties to executors with the tasks: Iceberg's in the table's file IO,

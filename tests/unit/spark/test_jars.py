@@ -11,7 +11,7 @@ import pytest
 
 from ottla_spark import jars
 from ottla_spark.errors import MissingDependency, PipelineError
-from ottla_spark.jars import CONNECTOR, SINKS, Jar, cache_folder, check_digest, ensure_jars
+from ottla_spark.jars import CONNECTOR, EXTRA_JARS, Jar, cache_folder, check_digest, ensure_jars
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def test_digest_is_of_the_whole_file(tmp_path: Path) -> None:
 
 
 def test_sinks_load_the_jars_that_they_need(jar_folder: Path) -> None:
-    others = {jar.file for it in SINKS.values() for jar in it}
-    for jar in (jar for it in SINKS.values() for jar in it):
+    others = {jar.file for it in EXTRA_JARS.values() for jar in it}
+    for jar in (jar for it in EXTRA_JARS.values() for jar in it):
         (jar_folder / jar.file).write_bytes(b"another")
     assert not others & {path.name for path in ensure_jars(("topic", "console"), folder=jar_folder)}
     with pytest.raises(PipelineError, match=r"postgresql-.*SHA-256 is .* delete the file and run again"):

@@ -14,8 +14,8 @@ from ottla_operator.resources.table_sinks import Maintenance
 from ottla_spark import lake_sql
 from ottla_spark.errors import PipelineError
 from ottla_spark.iceberg_catalog import iceberg_conf
+from ottla_spark.launch import sink_jars
 from ottla_spark.sink_conf import EXTENSIONS, with_sink_conf
-from ottla_spark.sink_jars import needed_jars
 from ottla_spark.streaming.maintenance import is_due
 
 FOLDER = Path("/yaml")
@@ -101,10 +101,10 @@ def test_extensions_of_delta_are_added_to_those_of_the_pipeline() -> None:
 
 
 def test_sinks_need_their_own_jars_alone() -> None:
-    assert needed_jars([sink(topic="t"), sink(console={})]) == {"topic", "console"}
-    assert needed_jars([iceberg(type="hadoop", warehouse="w")]) == {"iceberg"}
-    assert needed_jars([iceberg(type="jdbc", uri="jdbc:sqlite:x", warehouse="w")]) == {"iceberg", "sqlite"}
-    assert needed_jars([iceberg(type="jdbc", uri="jdbc:postgresql://h/d", warehouse="w")]) == {"iceberg", "jdbc"}
+    assert sink_jars([sink(topic="t"), sink(console={})]) == {"topic", "console"}
+    assert sink_jars([iceberg(type="hadoop", warehouse="w")]) == {"iceberg"}
+    assert sink_jars([iceberg(type="jdbc", uri="jdbc:sqlite:x", warehouse="w")]) == {"iceberg", "sqlite"}
+    assert sink_jars([iceberg(type="jdbc", uri="jdbc:postgresql://h/d", warehouse="w")]) == {"iceberg", "jdbc"}
 
 
 def test_maintenance_is_due_after_its_interval() -> None:
