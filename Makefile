@@ -47,8 +47,8 @@ $(VENV)/.installed-compile: pyproject.toml | $(VENV)/bin/python
 		| $(BIN)/python -m pip install --quiet --requirement /dev/stdin
 	touch $@
 
-# Compiling takes one to two minutes of a processor. So this run is of the source unless the compiled broker is up to date, and one of the next
-# runs is of what is compiled meanwhile. Ctrl-C does not end the compilation: shells let commands in the background ignore it.
+# Compiling takes one to two minutes of a processor. So unless the compiled broker is up to date, this runs the broker from its source, and compiles
+# it in the background for later runs. Ctrl-C does not end the compilation: shells let commands in the background ignore it.
 up: $(VENV)/.installed-up ## run the resources in FILES (default examples/flights) on this machine
 	@if make --question $(COMPILED)/.built >/dev/null 2>&1; then export PYTHONPATH=$(COMPILED); \
 	elif $(CAN_COMPILE); then mkdir -p build; $(AT_LOWEST_PRIORITY) make --no-print-directory compiled >build/compiling.log 2>&1 & fi; \
@@ -76,14 +76,14 @@ docs: $(VENV)/.installed-test ## build the documentation site into build/site; f
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The suites. Each is a pytest marker too (pyproject.toml). `make test` and `make test-all` run two groups in parallel. Tests that wait for
-# processes run in STREAMS parallel streams of whole files. What only computes runs at lower priority and uses what the others leave: the checks,
-# the documents, tests in two streams, and then how many instructions a small request takes, beside those of the last release. `make test` leaves
-# the tests with the marker `slow` to continuous integration (CONTRIBUTING.md); the targets of single suites run them.
+# processes run in WORKERS workers of pytest-xdist, file by file. What only computes runs at lower priority and uses what the others leave: the
+# checks, the documents, tests in two workers, and then bench.instructions, which compares how many instructions a small request takes with the last
+# release. `make test` leaves the tests with the marker `slow` to continuous integration (CONTRIBUTING.md); the targets of single suites run them.
 COMPUTING := tests/unit tests/sim
 WAITING := tests/clients tests/spark tests/e2e
 # Tests that need a kubelet: building their programs and images takes longer than running everything else.
 NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernetes.py
-STREAMS ?= 4
+WORKERS ?= 4
 
 SUITES_NEED := $(VENV)/.installed-test kcat chromium postgresql prometheus control-plane s3-server
 
@@ -92,7 +92,7 @@ define RUN_SUITES
 	@mkdir -p build; nice -n 10 sh -c 'make --no-print-directory --keep-going check docs; checked=$$?; \
 		$(BIN)/pytest --numprocesses 2 $(1) $(COMPUTING); computed=$$?; \
 		$(BIN)/python -m bench.instructions; exit $$((checked | computed | $$?))' > build/computing.log 2>&1 & computing=$$!; \
-	$(BIN)/pytest --numprocesses $(STREAMS) $(1) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
+	$(BIN)/pytest --numprocesses $(WORKERS) $(1) $(WAITING) $(NODES:%=--ignore %); waited=$$?; \
 	wait $$computing; computed=$$?; cat build/computing.log; exit $$((waited | computed))
 endef
 

@@ -27,14 +27,14 @@ def draw_bars(series: Sequence[Series], marks: Mapping[int, str], *, beside: boo
     `marks`: texts below the bars, by index. `beside`: bars of one index are beside each other,
     otherwise later series are drawn over earlier ones.
     """
-    most = max((value for one in series for value in one.values), default=0.0) or 1.0
+    largest = max((value for one in series for value in one.values), default=0.0) or 1.0
     count = max((len(one.values) for one in series), default=0) or 1
     slot = (WIDTH - LEFT) / count
-    body = [*_axes(most, marks, slot), *_legend(series)]
+    body = [*_axes(largest, marks, slot), *_legend(series)]
     for number, one in enumerate(series):
         width = (slot - GAP) / (len(series) if beside else 1)
         first = LEFT + (number * width if beside else 0.0)
-        body += [_bar(first + index * slot, width, value / most, one.color) for index, value in enumerate(one.values)]
+        body += [_bar(first + index * slot, width, value / largest, one.color) for index, value in enumerate(one.values)]
     start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">'
     return "\n".join([start, *body, "</svg>\n"])
 
@@ -45,11 +45,11 @@ def _bar(x: float, width: float, share: float, color: str) -> str:
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{color}"/>'
 
 
-def _axes(most: float, marks: Mapping[int, str], slot: float) -> Iterator[str]:
+def _axes(largest: float, marks: Mapping[int, str], slot: float) -> Iterator[str]:
     for index, text in marks.items():
         yield _text(LEFT + index * slot, HEIGHT - 6, text)
     for share in (0.5, 1.0):
-        yield _text(4, HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM) + 4, f"{share * most:,.0f}")
+        yield _text(4, HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM) + 4, f"{share * largest:,.0f}")
 
 
 def _legend(series: Sequence[Series]) -> Iterator[str]:

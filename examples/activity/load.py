@@ -24,8 +24,8 @@ PAGES: Final = [f"/articles/{number}" for number in range(1, 201)]
 NEWS: Final = "/news"
 NEWS_SHARE: Final = 0.1
 NEWS_FROM: Final = timedelta(hours=18)
-VIEWS_OF_VISIT: Final = 6
-PAUSE_S: Final = 40
+MEAN_VIEWS: Final = 6
+MEAN_PAUSE_S: Final = 40
 BUSIEST_HOUR: Final = 20
 DAY: Final = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -58,9 +58,9 @@ def page_views(visits: int = VISITS, seed: int = 1) -> list[View]:
             is_news = at - DAY >= NEWS_FROM and generator.random() < NEWS_SHARE
             page = NEWS if is_news else generator.choices(PAGES, weights)[0]
             found.append(View(visitor, page, at.replace(microsecond=0)))
-            if generator.random() < 1 / VIEWS_OF_VISIT:
+            if generator.random() < 1 / MEAN_VIEWS:
                 break
-            at += timedelta(seconds=generator.expovariate(1 / PAUSE_S))
+            at += timedelta(seconds=generator.expovariate(1 / MEAN_PAUSE_S))
     return sorted(found, key=lambda view: view.at)
 
 

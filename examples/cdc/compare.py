@@ -3,7 +3,7 @@
     pip install 'pyiceberg[pyarrow,sql-sqlite]'
     python -m examples.cdc.compare [FOLDER]
 
-FOLDER has the Iceberg catalog; it is that of this file by default.
+FOLDER has the Iceberg catalog; by default it is the folder of this file.
 """
 
 from __future__ import annotations

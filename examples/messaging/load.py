@@ -16,6 +16,7 @@ import msgspec
 
 JOBS: Final = 2_000
 ALWAYS: Final = 1_000
+"""More failures than workers make attempts."""
 
 
 class Job(msgspec.Struct):

@@ -1,9 +1,9 @@
 """Draws the table `site.metrics` as SVG: records and requests of all brokers in each minute.
 
-pip install 'pyiceberg[pyarrow,sql-sqlite]' duckdb
-python -m examples.monitoring.plot [FOLDER] > monitoring.svg
+    pip install 'pyiceberg[pyarrow,sql-sqlite]' duckdb
+    python -m examples.monitoring.plot [FOLDER] > monitoring.svg
 
-FOLDER has the Iceberg catalog; it is that of this file by default.
+FOLDER has the Iceberg catalog; by default it is the folder of this file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Draws the topic `hourly-departures` as SVG: the departures of the year by hour of the day and
 airport. Newark is one site, the other two airports are the other one.
 
-ottla consume hourly-departures --exit | python -m examples.two-sites.plot > two-sites.svg
+    ottla consume hourly-departures --exit | python -m examples.two-sites.plot > two-sites.svg
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def events(airports: Collection[str]) -> Iterator[Any]:
     """Events in the order of actual times."""
     loader = all_flights()
     most = os.environ.get("FLIGHTS_AT_MOST")
-    mine = (event for event in loader.flights(loader.folder()) if event.origin in airports)
+    mine = (event for event in loader.flights(loader.data_folder()) if event.origin in airports)
     return islice(mine, int(most)) if most else mine
 
 
