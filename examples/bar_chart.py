@@ -34,7 +34,9 @@ def draw_bars(series: Sequence[Series], marks: Mapping[int, str], *, beside: boo
     for number, one in enumerate(series):
         width = (slot - GAP) / (len(series) if beside else 1)
         first = LEFT + (number * width if beside else 0.0)
-        body += [_bar(first + index * slot, width, value / largest, one.color) for index, value in enumerate(one.values)]
+        body += [
+            _bar(first + index * slot, width, value / largest, one.color) for index, value in enumerate(one.values)
+        ]
     start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">'
     return "\n".join([start, *body, "</svg>\n"])
 

@@ -1,6 +1,6 @@
 """Draws the topic `top-pages` as SVG: the views of each quarter of an hour, and those of one page.
 
-    ottla consume top-pages --exit | python -m examples.activity.plot /news > activity.svg
+ottla consume top-pages --exit | python -m examples.activity.plot /news > activity.svg
 """
 
 from __future__ import annotations

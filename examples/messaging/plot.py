@@ -1,7 +1,7 @@
 """Draws the output of workers as SVG: the jobs that each has done, and its failed attempts.
 
-    python -u examples/messaging/worker.py | tee one.log     # and others in other terminals
-    cat *.log | python -m examples.messaging.plot > messaging.svg
+python -u examples/messaging/worker.py | tee one.log     # and others in other terminals
+cat *.log | python -m examples.messaging.plot > messaging.svg
 """
 
 from __future__ import annotations
