@@ -49,7 +49,6 @@ MANY_RULES: Final = 100_000
 MODULES: Final = "org.apache.kafka.common.security"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 CORRELATION_ID: Final = 7  # of `produce_request`
-TOPIC_RESOURCE, LITERAL, PREFIXED, WRITE, DESCRIBE, ALLOW = 2, 3, 4, 4, 8, 3
 
 
 def main() -> None:
@@ -164,20 +163,21 @@ async def create_user_and_rules(port: int) -> None:
         for mechanism, name in hashes.items()
     )
     await admin.send(AlterUserScramCredentialsRequest(deletions=(), upsertions=credentials))
-    others = [rule(f"other-{number}.", PREFIXED, f"User:user-{number % 100}") for number in range(RULES - 1)]
-    await admin.send(CreateAclsRequest(creations=(rule("orders.", PREFIXED, f"User:{USER}"), *others)))
+    others = [prefix_rule(f"other-{number}.", f"User:user-{number % 100}") for number in range(RULES - 1)]
+    await admin.send(CreateAclsRequest(creations=(prefix_rule("orders.", f"User:{USER}"), *others)))
     admin.close()
 
 
-def rule(name: str, pattern: int, principal: str) -> AclCreation:
+def prefix_rule(prefix: str, principal: str) -> AclCreation:
+    """Allows to write to topics whose names begin with the prefix."""
     return AclCreation(
-        resource_type=i8(TOPIC_RESOURCE),
-        resource_name=name,
-        resource_pattern_type=i8(pattern),
+        resource_type=i8(ResourceType.topic),
+        resource_name=prefix,
+        resource_pattern_type=i8(PatternType.PREFIXED),
         principal=principal,
         host="*",
-        operation=i8(WRITE),
-        permission_type=i8(ALLOW),
+        operation=i8(Operation.write),
+        permission_type=i8(Permission.ALLOW),
     )
 
 
@@ -206,6 +206,7 @@ async def compare_failures(port: int, mechanism: str, pairs: int) -> tuple[float
 
 
 async def failure_s(port: int, mechanism: str, user: str) -> float:
+    """Seconds until a login with a wrong password has failed."""
     started = time.perf_counter()
     try:
         channel = await open_channel(HOST, port, "bench", security=login_of(user, "a wrong one", mechanism))
@@ -228,6 +229,7 @@ async def measure_produce(broker: BrokerProcess, port: int, login: ClientSecurit
 
 
 async def send(channel: Channel, request: bytes, count: int) -> None:
+    """Sends the request `count` times, each after the response to the last one."""
     for _ in range(count):
         await channel.send_frame(CORRELATION_ID, [request])
 

@@ -41,7 +41,7 @@ static void fetch(struct connection *self) {
     if (send(self->fd, fetch_request, fetch_size, 0) != fetch_size) die("send", strerror(errno));
 }
 
-static void produce(struct connection *self) { /* does not wait for a broker that does not read on: its consumers would wait too */
+static void produce(struct connection *self) { /* does not wait while the broker reads nothing: the consumers would wait too */
     static long sent;
     ssize_t more = send(self->fd, produce_request + sent, produce_size - sent, MSG_DONTWAIT);
     if (more < 0 && errno != EAGAIN) die("send", strerror(errno));

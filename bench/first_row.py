@@ -96,13 +96,13 @@ def measure_beside() -> Iterator[tuple[str, FirstRow]]:
         folder = Path(name)
         with broker(folder / "broker") as address:
             admin = AdminClient({"bootstrap.servers": address})
-            make_topic(admin, EVENTS)
+            create_topic(admin, EVENTS)
             write_rows(address)
             by_hand = [sys.executable, "-m", "bench.spark_by_hand", "counts", "--bootstrap", address]
             for side in ("pipeline", "by hand", "by hand, Spark's own configuration"):
                 own = folder / side.replace(" ", "-").replace(",", "").replace("'", "")
                 own.mkdir()
-                make_topic(admin, COUNTS)
+                create_topic(admin, COUNTS)
                 if side == "pipeline":
                     command = pipeline_command(address, counts_job("exactlyOnce"), own)
                 else:
@@ -118,13 +118,14 @@ def write_rows(address: str) -> None:
     producer.flush()
 
 
-def make_topic(admin: AdminClient, name: str) -> None:
+def create_topic(admin: AdminClient, name: str) -> None:
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result()
 
 
 def measure_command(
     command: list[str], address: str, topic: str, partitions: int, environment: Mapping[str, str]
 ) -> FirstRow:
+    """Runs the command until the topic has a record. `environment`: further variables."""
     mark = f"{time.time_ns()}"
     began = time.monotonic()
     process = subprocess.Popen(
@@ -135,7 +136,7 @@ def measure_command(
         start_new_session=True,
     )
     try:
-        with reading(address, topic, partitions) as consumer:
+        with open_consumer(address, topic, partitions) as consumer:
             while process.poll() is None and time.monotonic() - began < TIMEOUT_S:
                 message = consumer.poll(0.05)
                 if message is not None and message.error() is None:
@@ -154,8 +155,8 @@ def with_byte_code(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def reading(address: str, topic: str, partitions: int) -> Iterator[Any]:
-    """A consumer that needs no topic and no broker yet."""
+def open_consumer(address: str, topic: str, partitions: int) -> Iterator[Any]:
+    """A consumer of all partitions from their start. The broker and the topic may come later."""
     settings = {"bootstrap.servers": address, "group.id": "first-row", "isolation.level": "read_committed"}
     quick = {"reconnect.backoff.max.ms": 500, "topic.metadata.refresh.fast.interval.ms": 100, "fetch.wait.max.ms": 20}
     consumer = Consumer({**settings, **quick, "log_level": 0})
@@ -167,8 +168,8 @@ def reading(address: str, topic: str, partitions: int) -> Iterator[Any]:
 
 
 def processor_seconds(mark: str) -> dict[str, float]:
-    """Processor seconds of the processes with this mark, by name. Of processes that have ended,
-    those that their parent has waited for.
+    """Processor seconds of the processes with this mark, by name. Processes that have ended count
+    if their parent has waited for them.
     """
     found: dict[str, float] = defaultdict(float)
     for process in Path("/proc").iterdir():
@@ -178,7 +179,7 @@ def processor_seconds(mark: str) -> dict[str, float]:
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
         except OSError:
-            continue  # it has ended, or is none
+            continue  # a process that has ended, or another file
         name = next((name for part, name in PROCESSES if part in command), "others")
         found[name] += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     return dict(found)

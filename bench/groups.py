@@ -59,7 +59,7 @@ class LoadSize:
 
 
 def measure_groups(
-    protocol: str, members: int, run_broker: RunBroker, wanted: Sequence[str], load_size: LoadSize
+    protocol: str, members: int, run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize
 ) -> dict[str, float]:
     with run_broker(test_settings=False, group_initial_rebalance_delay_ms=0, **NO_INTERVAL) as broker:
         for topic, partitions in (("warm", WARM_MEMBERS), ("measured", members)):
@@ -74,7 +74,7 @@ def measure_groups(
     }
 
 
-def measure_share_groups(run_broker: RunBroker, wanted: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_share_groups(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """A response has whole batches. So single records are produced as batches of one record."""
     found: dict[str, float] = {}
     loads = (
@@ -89,7 +89,7 @@ def measure_share_groups(run_broker: RunBroker, wanted: Sequence[str], load_size
             asyncio.run(measure(records=records // 4))  # warms up
             result = asyncio.run(measure(records=records))
             found |= {name: result.acknowledged_per_s, f"{name}-cpu": result.cpu_us}
-    return {name: value for name, value in found.items() if name in wanted}
+    return {name: value for name, value in found.items() if name in selected}
 
 
 GROUPS = Benchmark(

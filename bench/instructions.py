@@ -31,7 +31,7 @@ PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class InstructionCounter:
-    """Counts the instructions of this thread while it is a context, and a few of its own end."""
+    """Counts the instructions of this thread in a `with` block, and a few that end the block."""
 
     def __init__(self) -> None:
         self.count = 0

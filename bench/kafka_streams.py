@@ -54,6 +54,7 @@ def main() -> None:
 
 @contextmanager
 def run_application(properties: Mapping[str, str]) -> Iterator[None]:
+    """Runs the application of Kafka Streams while the block runs."""
     with start_jvm(kafka_classpath(coordinates=STREAMS), QUIET) as (gateway, _):
         streams: Any = gateway.jvm.org.apache.kafka.streams
         long_serde = gateway.jvm.org.apache.kafka.common.serialization.Serdes.Long()

@@ -1,8 +1,8 @@
 /* Produces or consumes through librdkafka, with no interpreter in between.
  *
  *   load produce BOOTSTRAP TOPIC PARTITIONS RECORDS SIZE BYTES_PER_S KEYS [setting=value…]   to the partitions in turn
- *   load version
  *   load consume BOOTSTRAP TOPIC PARTITIONS RECORDS CONSUMERS [setting=value…]               from the start of all partitions
+ *   load version                                                                             prints librdkafka's version
  *
  * BYTES_PER_S 0: as fast as possible. KEYS 0: without keys, else that many different ones in turn. Each consumer reads RECORDS.
  * Prints one line of JSON: seconds, records, bytes of payload moved in these seconds, records that failed, and the processor
@@ -68,8 +68,8 @@ static void produce(long size, double bytes_per_s, long keys) {
     for (long i = 0; i < records; i++) {
         if (bytes_per_s > 0)
             while (i * size / bytes_per_s > now() - began) rd_kafka_poll(client, 1);
-        /* No flag: librdkafka neither copies nor frees the payload. */
-        long key = keys ? i % keys : 0; /* the key is copied, unlike the payload */
+        long key = keys ? i % keys : 0;
+        /* Without a flag, librdkafka neither copies nor frees the payload. It copies the key. */
         while (rd_kafka_produce(rkt, i % partitions, 0, payload, size, keys ? &key : NULL, keys ? sizeof key : 0, NULL) == -1) {
             if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce", rd_kafka_err2str(rd_kafka_last_error()));
             rd_kafka_poll(client, 10);

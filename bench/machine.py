@@ -7,7 +7,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from bench.programs import compile_load_program
+from bench.programs import compile_program
 from ottla_broker.hot_paths import hot_paths_build
 from tests.jars import KAFKA, java_program
 
@@ -28,6 +28,7 @@ def use_compiled_broker() -> None:
 
 
 def describe() -> dict[str, str]:
+    """What → fact, as reports print them."""
     return {
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
@@ -37,7 +38,7 @@ def describe() -> dict[str, str]:
         "Python": f"{platform.python_version()}, uvloop {_version('uvloop')}, kio {_version('kio')}",
         "Apache Kafka": f"{KAFKA}, default settings, KRaft combined mode, heap 1 GiB",
         "Java": _first_line([java_program(), "-version"]),
-        "librdkafka": _first_line([compile_load_program(), "version"]),
+        "librdkafka": _first_line([compile_program("load"), "version"]),
     }
 
 

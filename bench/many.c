@@ -5,10 +5,10 @@
  * REQUESTS are whole requests, each including its size. Connection i sends request i modulo their number to 127.0.0.1:PORT, and
  * sends it again as soon as its response is there. ERROR_CODE_OFFSET is the offset of the error code in a response, without the
  * response's size. A connection's first request is sent, and repeated while its response has an error, before the next connection is
- * opened: so no connection is lost to a full backlog, and partitions have leaders. After WARM_S seconds it measures for SECONDS. Prints one line of JSON: requests per second, median and 99th
- * percentile of the times from before a send until its whole response is received, in ms, the processor time of process PID (user
- * and system) for each request in µs, and the processor time of this program, in s. If that is close to `seconds`, this program
- * was the bottleneck.
+ * opened: so no connection is lost to a full backlog, and partitions have leaders. After WARM_S seconds it measures for SECONDS.
+ * Prints one line of JSON: requests per second, median and 99th percentile of the times from before a send until its whole response is
+ * received, in ms, the processor time of process PID (user and system) for each request in µs, and the processor time of this program,
+ * in s. If the last is close to `seconds`, this program was the bottleneck.
  */
 #define PROGRAM "many"
 #include "common.h"

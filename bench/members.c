@@ -88,7 +88,7 @@ static void send_request(struct member *self, int key) {
     outstanding++, sent++;
 }
 
-/* Reading a response. Those of tens of kilobytes are whole, so that nothing reads past their end if the broker is sound. */
+/* Reading a response. It is received as a whole first, so that nothing reads past its end if the broker is sound. */
 
 static int get16(const unsigned char **at) { *at += 2; return (short)((*at)[-2] << 8 | (*at)[-1]); }
 static int get32(const unsigned char **at) { *at += 4; return (int)ntohl(*(uint32_t *)(*at - 4)); }
@@ -290,8 +290,8 @@ static void handle(struct member *self) {
     }
 }
 
-/* Receives responses until `since` is passed and the group is settled, and all requests are answered: returns the time at which it
- * was settled. `leaving`: until it has left. */
+/* Receives responses until all requests are answered. Members send heartbeats until the group is settled in a generation after
+ * `since`; returns the time at which it was, 0 if it was not. `leaving`: a member that sends none; NULL if no member leaves. */
 static double receive_until(int since, const struct member *leaving) {
     struct epoll_event events[MAX_EVENTS];
     double settled_at = 0, deadline = now() + SETTLED_WITHIN_S;

@@ -13,7 +13,8 @@ latency: a producer writes 10,000 rows per second, a pipeline copies them to ano
 consumer (read_committed) reads them there. Prints p50 and p99 of the time from the moment at which
 a row was to be written until the consumer has it, after a warm-up.
 
-memory: of the Python processes that write to a topic exactly once: idle, and with as many rows.
+memory: memory of the Python processes that write to a topic exactly once, idle and while the
+producer writes as above.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ LATENCY_CASES: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
+    """The result of one run. cpu_s: processor seconds of all its processes."""
+
     rows_per_s: float
     cpu_s: float
 
@@ -101,20 +104,20 @@ def measure_throughput(bootstrap: str, rows: int, runs: int, jobs: Sequence[str]
     os.sync()  # otherwise the first side's checkpoint waits for the disk to write the records
     sides: dict[str, Callable[[], Run]] = {
         "rows, pipeline": lambda: run_pipeline(bootstrap, rows_job()),
-        "rows, by hand": lambda: run_beside("bench.spark_by_hand", bootstrap, "rows", "--no-archive"),
+        "rows, by hand": lambda: run_counterpart("bench.spark_by_hand", bootstrap, "rows", "--no-archive"),
         "counts, pipeline": lambda: run_pipeline(bootstrap, counts_job()),
-        "counts, by hand": lambda: run_beside("bench.spark_by_hand", bootstrap, "counts", "--no-archive"),
+        "counts, by hand": lambda: run_counterpart("bench.spark_by_hand", bootstrap, "counts", "--no-archive"),
         "counts, pipeline, exactly once": lambda: run_pipeline(bootstrap, counts_job("exactlyOnce")),
-        "counts, by hand, exactly once": lambda: run_beside(
+        "counts, by hand, exactly once": lambda: run_counterpart(
             "bench.spark_by_hand", bootstrap, "counts-once", "--no-archive"
         ),
-        "counts, by hand, exactly once, with our daemon": lambda: run_beside(
+        "counts, by hand, exactly once, with our daemon": lambda: run_counterpart(
             "bench.spark_by_hand", bootstrap, "counts-once", "--no-archive", "--our-daemon"
         ),
         "copies, pipeline": lambda: run_pipeline(bootstrap, copies_job("atLeastOnce")),
         "copies, pipeline, exactly once": lambda: run_pipeline(bootstrap, copies_job("exactlyOnce")),
         "keys, pipeline": lambda: run_pipeline(bootstrap, keys_job()),
-        "keys, Kafka Streams": lambda: run_beside("bench.kafka_streams", bootstrap, "--rows", str(rows)),
+        "keys, Kafka Streams": lambda: run_counterpart("bench.kafka_streams", bootstrap, "--rows", str(rows)),
     }
     found: dict[str, list[Run]] = {name: [] for name in sides if name.split(",")[0] in jobs}
     for _ in range(runs):
@@ -136,8 +139,8 @@ def run_pipeline(bootstrap: str, spec: dict[str, Any]) -> Run:
         return to_run([it for it in map(json.loads, lines) if it.get("rows")], output)
 
 
-def run_beside(program: str, bootstrap: str, *arguments: str) -> Run:
-    """Runs another program's version of a job, which prints a JSON line for each batch."""
+def run_counterpart(program: str, bootstrap: str, *arguments: str) -> Run:
+    """Runs the same job in another program, which prints a JSON line for each batch."""
     with tempfile.TemporaryDirectory(prefix="bench-beside-") as folder:
         command = [sys.executable, "-m", program, *arguments, "--bootstrap", bootstrap, "--folder", folder]
         output = run_measured(command)
@@ -145,7 +148,9 @@ def run_beside(program: str, bootstrap: str, *arguments: str) -> Run:
 
 
 def run_measured(command: list[str]) -> list[str]:
-    """Lines of standard output; the last one is the processor time in seconds."""
+    """Runs the command. Returns the lines of its standard output and, as the last one, its
+    processor time in seconds.
+    """
     measured = [sys.executable, "-m", "bench.process_tree", *command]
     done = subprocess.run(measured, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -178,9 +183,10 @@ def measure_latency(bootstrap: str, seconds: float) -> None:
 
 
 def measure_case(bootstrap: str, command: list[str], progress: Path, seconds: float) -> list[float]:
+    """Latencies in seconds while the command runs."""
     process = subprocess.Popen(command)
     try:
-        await_running(progress, process)
+        wait_until_running(progress, process)
         with writing(bootstrap):
             return read_latencies(bootstrap, seconds)
     finally:
@@ -193,7 +199,7 @@ def measure_memory(bootstrap: str, seconds: float) -> None:
         progress = Path(folder) / "progress.jsonl"
         process = subprocess.Popen(pipeline_command(bootstrap, live_copies_job("exactlyOnce", {}), Path(folder)))
         try:
-            await_running(progress, process)
+            wait_until_running(progress, process)
             time.sleep(seconds / 2)
             print_memory("idle", process.pid)
             with writing(bootstrap):
@@ -210,7 +216,7 @@ def print_memory(when: str, driver: int) -> None:
         print(f"{when}: {it.role}: PSS {it.pss_mib:.0f} MiB, RSS {it.rss_mib:.0f} MiB", flush=True)
 
 
-def await_running(progress: Path, process: subprocess.Popen[bytes]) -> None:
+def wait_until_running(progress: Path, process: subprocess.Popen[bytes]) -> None:
     while process.poll() is None:
         if progress.exists() and '"state": "running"' in progress.read_text():
             return

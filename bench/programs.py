@@ -16,6 +16,7 @@ from tests.jars import fetch_classpath, java_command
 PROGRAM_TIMEOUT_S = 300
 
 command_log: list[str] = []
+"""The commands that were run, with the last line that each has printed."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ class LatencyResult:
 
 @dataclass(frozen=True)
 class ManyClientsResult:
-    """The output of `many.c` and `consumers.c`. Latencies in ms; `per_s` and `broker_cpu_us` of
-    requests, or of deliveries of one record to one consumer. If `client_cpu_s` is close to
-    `seconds`, the client was the bottleneck.
+    """The output of the programs for many clients. `per_s`: requests, new connections, or
+    deliveries of one record to one consumer. `p50`, `p99`: their latencies in ms. `broker_cpu_us`:
+    processor time of the broker for each. If `client_cpu_s` is close to `seconds`, the client was
+    the bottleneck.
     """
 
     seconds: float
@@ -92,20 +94,21 @@ def produce(
     """
     numbers = (partitions, records, size, bytes_per_s, keys)
     words = ["produce", bootstrap, topic, *map(str, numbers), "acks=all", *settings]
-    return LoadResult(**json.loads(run_program([compile_load_program(), *words])))
+    return LoadResult(**json.loads(run_program([compile_program("load"), *words])))
 
 
 def consume(
     bootstrap: str, topic: str, records: int, *, partitions: int = 1, settings: Sequence[str] = ()
 ) -> LoadResult:
+    """One consumer reads `records` records from the start of all partitions."""
     words = ["consume", bootstrap, topic, str(partitions), str(records), "1", *settings]
-    return LoadResult(**json.loads(run_program([compile_load_program(), *words])))
+    return LoadResult(**json.loads(run_program([compile_program("load"), *words])))
 
 
 def start_consumers(bootstrap: str, topic: str, records: int, count: int) -> "subprocess.Popen[str]":
     """Starts `count` consumers that each read `records`; `wait_for_load` returns their result."""
     words = [bootstrap, topic, "1", str(records), str(count), "fetch.wait.max.ms=500"]
-    command = [compile_load_program(), "consume", *words]
+    command = [compile_program("load"), "consume", *words]
     command_log.append(shlex.join(command) + " &")
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -212,13 +215,9 @@ def measure_lag(
     return found
 
 
-def compile_load_program() -> str:
-    return compile_program("load")
-
-
 @cache
 def compile_program(name: str) -> str:
-    """Compiles `bench/NAME.c` once per run and return the program's path. Raises RuntimeError."""
+    """Compiles `bench/NAME.c` once per run and returns the program's path. Raises RuntimeError."""
     source = Path(__file__).with_name(f"{name}.c")
     program = source.parent.parent / "build" / f"bench-{name}"
     program.parent.mkdir(exist_ok=True)

@@ -55,8 +55,9 @@ async def measure_rebalances(
 
 
 async def wait_for_coordinator(broker: BrokerProcess, group: str) -> None:
-    """Returns when the group's coordinator serves it: it knows then that the group has no such
-    member."""
+    """Returns when the group's coordinator serves it, and so can say that the group has no such
+    member.
+    """
     probe = HeartbeatRequest(group_id=GroupId(group), generation_id=i32(0), member_id="nobody")
     async with asyncio.timeout(READY_WITHIN_S), Client.connect(broker.bootstrap) as client:
         while True:
@@ -67,8 +68,9 @@ async def wait_for_coordinator(broker: BrokerProcess, group: str) -> None:
 
 
 async def wait_for_partitions(broker: BrokerProcess, topic: str, count: int) -> None:
-    """Returns when the broker has created all partitions. It does so after the response to
-    CreateTopics, and would do it while the members join."""
+    """Returns when the broker has created all partitions. Without this wait, the broker would
+    create them, after its response to CreateTopics, while the members join.
+    """
     partitions = tuple(ListOffsetsPartition(partition_index=i32(at), timestamp=LATEST) for at in range(count))
     request = ListOffsetsRequest(
         replica_id=NOT_A_REPLICA,

@@ -93,13 +93,13 @@ class Bench:
         files = ["--checkpoint", str(folder / "checkpoint"), "--progress", str(progress)]
         process = subprocess.Popen([*command, *files])
         try:
-            first_ms = await_rows(progress, self._rounds * EVENTS_OF_ROUND, process)
+            first_ms = wait_for_rows(progress, self._rounds * EVENTS_OF_ROUND, process)
             rounds_ms = []
             for _ in range(rounds):
                 changed = (self._rounds * 7919 + step * 104_729 for step in range(CHANGES))
                 self.write_items((it % self._rows for it in changed), f"round {self._rounds}")
                 self._write_events()
-                rounds_ms.append(await_rows(progress, self._rounds * EVENTS_OF_ROUND, process))
+                rounds_ms.append(wait_for_rows(progress, self._rounds * EVENTS_OF_ROUND, process))
             return first_ms, rounds_ms
         finally:
             process.terminate()
@@ -129,8 +129,8 @@ class Bench:
                 self._producer.poll(0.1)
 
 
-def await_rows(progress: Path, rows: int, process: subprocess.Popen[bytes]) -> int:
-    """Waits until so many rows were written. Returns the time in ms of the batches that wrote the
+def wait_for_rows(progress: Path, rows: int, process: subprocess.Popen[bytes]) -> int:
+    """Waits until `rows` rows were written. Returns the time in ms of the batches that wrote the
     last EVENTS_OF_ROUND of them.
     """
     deadline = time.monotonic() + TIMEOUT_S

@@ -7,7 +7,6 @@ written to `_schemas`, and the broker is started again.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -49,10 +48,11 @@ async def measure(broker: BrokerProcess, url: str) -> None:
                 assert response.status == 200, await response.text()
 
         await register(REGISTRATIONS)  # the topic and the worker
-        before = memory_mb(broker.pid)
+        before_mib = broker.resident_memory_kib() / 1024
         await run_clients("registrations", REGISTRATIONS, register)
         await run_clients("look-ups by id", LOOKUPS, look_up)
-        print(f"memory with {REGISTRATIONS:,} schemas: {memory_mb(broker.pid):.0f} MB, before: {before:.0f} MB")
+        memory_mib = broker.resident_memory_kib() / 1024
+        print(f"memory with {REGISTRATIONS:,} schemas: {memory_mib:.0f} MiB, before: {before_mib:.0f} MiB")
         write_records(broker.bootstrap)
         broker.stop()
         broker.start()
@@ -62,10 +62,11 @@ async def measure(broker: BrokerProcess, url: str) -> None:
                 await asyncio.sleep(0.02)
         seconds = time.monotonic() - broker.spawned_at
         print(f"{WRITTEN + REGISTRATIONS:,} schemas served {seconds:.1f} s after the broker's process began")
-        print(f"memory: {memory_mb(broker.pid):.0f} MB")
+        print(f"memory: {broker.resident_memory_kib() / 1024:.0f} MiB")
 
 
 async def run_clients(name: str, count: int, call: Callable[[int], Awaitable[None]]) -> None:
+    """CLIENTS clients share `count` calls; prints their rate and latencies."""
     numbers, took_ms = iter(range(count)), list[float]()
 
     async def client() -> None:
@@ -88,6 +89,7 @@ async def exists(session: aiohttp.ClientSession, url: str) -> bool:
 
 
 def write_records(bootstrap: str) -> None:
+    """Writes WRITTEN schemas to `_schemas`."""
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "queue.buffering.max.messages": WRITTEN}
     producer = ck.Producer(settings)
     for number in range(WRITTEN):
@@ -96,11 +98,6 @@ def write_records(bootstrap: str) -> None:
         key, data = encode_record(SchemasRecord(schema_key(subject, 1), value))
         producer.produce("_schemas", data, key)
     assert producer.flush(60) == 0
-
-
-def memory_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ DONE_WITHIN_S: Final = 120.0
 PAUSE_S: Final = 0.05
 
 Spans = Sequence[tuple[int, int]]
-"""First and last offsets."""
+"""First and last offset of each span."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ShareResult:
 
 
 def new_member_id() -> str:
-    """A random id as clients of the newer protocols choose theirs."""
+    """A random id, as clients choose their own in the consumer and share protocols."""
     return base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
@@ -67,7 +67,9 @@ def check_response(code: ErrorCode, what: str) -> None:
 
 @dataclass(eq=False)
 class ShareMember:
-    """`max_records`: limit of one ShareFetch. `to_acknowledge`: by partition."""
+    """A member of a share group. `max_records`: limit of one ShareFetch. `to_acknowledge`: the
+    records of the last response, by partition.
+    """
 
     channel: Channel
     group: str
@@ -100,8 +102,9 @@ class ShareMember:
             self.assigned = tuple(int(at) for one in response.assignment.topic_partitions for at in one.partitions)
 
     async def fetch(self) -> int:
-        """Acknowledges what the last call has got, and gets more. Returns the number of
-        acknowledged records."""
+        """Acknowledges the records of the last call, and gets more. Returns the number of
+        acknowledged records.
+        """
         acknowledged, self.to_acknowledge = self.to_acknowledge, {}
         response = await self.channel.send(self._build_fetch(acknowledged))
         check_response(response.error_code, "ShareFetch")
@@ -184,6 +187,7 @@ async def measure_acknowledgements(
 
 
 async def begin_at_earliest(client: Client, group: str) -> None:
+    """Has the group begin with the oldest record."""
     config = AlterableConfig(name="share.auto.offset.reset", config_operation=i8(0), value="earliest")
     resource = AlterConfigsResource(resource_type=i8(GROUP_RESOURCE), resource_name=group, configs=(config,))
     request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False)

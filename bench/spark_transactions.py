@@ -1,12 +1,12 @@
 """A batch written to a topic exactly once, by hand: for `bench.spark_by_hand`.
 
 Plain PySpark has no sink for it, so `foreachPartition` calls a function with a transactional
-producer. It does what exactly once cannot do without: the number of the batch is committed in the
+producer. It does only what exactly once requires: the number of the batch is committed in the
 transaction, and a new producer reads it first, as the batch may have been written before. A
 producer stays open for the next batch, as those of pipelines do. It does not retry, writes no
 headers, and fails if another process has taken its place.
 
-It is a module of its own, because what a process keeps between two tasks is kept in a module.
+It is a module of its own, because a process keeps a module's variables between two tasks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _open: Final[dict[str, tuple[Producer, Any, int]]] = {}
 
 
 def write_batch(bootstrap: str, topic: str, job: str, batch: int, rows: Iterator[Row]) -> None:
-    """rows: all rows of the batch, with `key` and `value`. job: the transactional id."""
+    """rows: all rows of the batch, with `key` and `value`. job: the transactional id, and the group
+    in which the number of the batch is committed.
+    """
     producer, group, last = _open.pop(job, (None, None, -1))
     if producer is None or last != batch - 1:
         producer, group, last = _open_producer(bootstrap, topic, job)

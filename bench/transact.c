@@ -20,7 +20,7 @@ static long transactions, records, size, warm;
 static double *commit_called, *lags;
 static atomic_long consumed = -1; /* transactions; -1 until the consumer has started */
 
-/* With it rd_kafka_flush returns at the acknowledgement; without, it looks every 10 ms. */
+/* With a callback, rd_kafka_flush returns at the acknowledgement; without one, it looks every 10 ms. */
 static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque) {
     (void)client, (void)opaque;
     if (message->err) die("delivery", rd_kafka_err2str(message->err));

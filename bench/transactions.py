@@ -49,12 +49,12 @@ class TransactResult:
     lag_p99: float
 
 
-def measure_transactions(run_broker: RunBroker, wanted: Sequence[str], load_size: LoadSize) -> dict[str, float]:
+def measure_transactions(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     found: dict[str, float] = {}
     with run_broker(test_settings=False) as broker:
         for topic in ("commits", "large", "plain"):
             rd.create_topic(broker.bootstrap, topic)
-        if any(name.startswith(("commit", "read-lag")) for name in wanted):
+        if any(name.startswith(("commit", "read-lag")) for name in selected):
             small = transact(broker.bootstrap, "commits", load_size.commits, 1)
             found |= {
                 "commit-p50": small.commit_p50,
@@ -64,13 +64,13 @@ def measure_transactions(run_broker: RunBroker, wanted: Sequence[str], load_size
                 "read-lag-p99": small.lag_p99,
             }
         os.sync()
-        if "transactional-1k" in wanted:
+        if "transactional-1k" in selected:
             large = transact(broker.bootstrap, "large", load_size.large, load_size.records)
             found["transactional-1k"] = large.bytes / large.seconds / 1e6
-        if "plain-1k" in wanted:
+        if "plain-1k" in selected:
             records = load_size.large * load_size.records
             found["plain-1k"] = programs.produce(broker.bootstrap, "plain", records, KIB).mb_per_s
-    return {name: value for name, value in found.items() if name in wanted}
+    return {name: value for name, value in found.items() if name in selected}
 
 
 def transact(bootstrap: str, topic: str, transactions: int, records: int) -> TransactResult:

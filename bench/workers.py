@@ -35,8 +35,10 @@ TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
-class LineResult:
-    """Rates of both cases by turn, in requests/s; `results`: of every load program."""
+class WorkersResult:
+    """Rates of one worker and of two, by turn, in requests/s. `results`: of every load program, by
+    the number of workers.
+    """
 
     connections: int
     one: list[float]
@@ -98,7 +100,7 @@ def _command(broker: BrokerProcess, workers: int) -> list[str]:
 
 
 def worker_pids(command: BrokerProcess) -> list[int]:
-    """In the order of node.id."""
+    """Process ids of the workers, in the order of their node.id."""
     children = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
     found = {}
     for child in children:
@@ -108,12 +110,13 @@ def worker_pids(command: BrokerProcess) -> list[int]:
 
 
 def pin(pid: int, core: int) -> None:
-    """All threads of a process."""
+    """Pins all threads of a process to a core."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
         os.sched_setaffinity(int(thread.name), {core})
 
 
 def targets_of(command: BrokerProcess) -> list[Target]:
+    """A target for each worker, not pinned."""
     return [Target(command.port + index, pid, f"many-{index}") for index, pid in enumerate(worker_pids(command))]
 
 
@@ -148,7 +151,7 @@ def send_to(targets: Sequence[Target], connections: int, warm_s: float, seconds:
     return [ManyClientsResult(**json.loads(output)) for output in outputs]
 
 
-def measure_line(connections: int, turns: int, warm_s: float, seconds: float) -> LineResult:
+def measure_line(connections: int, turns: int, warm_s: float, seconds: float) -> WorkersResult:
     rates: dict[int, list[float]] = {1: [], 2: []}
     results: dict[int, list[ManyClientsResult]] = {1: [], 2: []}
     for _ in range(turns):
@@ -156,10 +159,10 @@ def measure_line(connections: int, turns: int, warm_s: float, seconds: float) ->
             found = measure(workers, connections, warm_s, seconds)
             rates[workers].append(sum(it.per_s for it in found))
             results[workers] += found
-    return LineResult(connections, rates[1], rates[2], results)
+    return WorkersResult(connections, rates[1], rates[2], results)
 
 
-def print_line(line: LineResult) -> None:
+def print_line(line: WorkersResult) -> None:
     print(f"{line.connections} connections to each worker")
     for workers, rates in ((1, line.one), (2, line.two)):
         spread = " ".join(f"{rate:,.0f}" for rate in (min(rates), statistics.median(rates), max(rates)))

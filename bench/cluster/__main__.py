@@ -3,7 +3,8 @@
 import sys
 
 from bench.cluster.lines import LINES
-from bench.cluster.sessions import QUICK, SESSIONS, LoadSize, cluster_runner
+from bench.cluster.load_size import QUICK, LoadSize
+from bench.cluster.sessions import SESSIONS, cluster_runner
 from bench.runner import Benchmark, run_benchmark
 
 THREE_BROKERS = Benchmark(

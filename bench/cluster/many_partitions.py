@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
 
 from confluent_kafka.admin import NewTopic
 
+from bench.cluster.load_size import LoadSize
 from ottla_broker.wire.errors import KafkaError
 from tests.clients import librdkafka as rd
 from tests.clusters import ProcessCluster
@@ -14,13 +14,6 @@ from tests.waiting import eventually
 
 PARTITIONS_PER_TOPIC = 500
 WITHIN_S = 600.0
-
-
-class LoadSize(Protocol):
-    @property
-    def partitions(self) -> int: ...
-    @property
-    def idle_s(self) -> float: ...
 
 
 def measure_many_partitions(
@@ -69,6 +62,7 @@ def all_are_led(cluster: ProcessCluster, by: Sequence[int], count: int) -> bool:
 
 
 def all_are_in_sync(cluster: ProcessCluster, observer: int) -> bool:
+    """True if the broker `observer` knows that all partitions have all replicas in sync."""
     try:
         return all(partition.is_fully_in_sync for partition in cluster.partition_states(observer).values())
     except (OSError, KafkaError):

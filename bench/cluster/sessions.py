@@ -5,11 +5,11 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cache, partial
 
 from bench import under_load
 from bench.cluster import acks, many_partitions
+from bench.cluster.load_size import LoadSize
 from bench.cluster.topics import create_topic, wait_for_first_ack, wait_until_topic_created
 from bench.programs import command_log
 from bench.runner import Session
@@ -17,7 +17,8 @@ from tests.brokers import BrokerProcess
 from tests.clusters import ProcessCluster, run_cluster
 from tests.waiting import eventually
 
-KIB, HUNDRED, PARTITIONS = 1024, 100, 6
+KIB, HUNDRED = 1024, 100  # bytes of a record
+PARTITIONS = 6
 STEADY_PER_S = 2000
 WATCH_PER_S = 200
 NEW_TOPICS = 15
@@ -33,43 +34,8 @@ STEADY_LATENCY = {"latency-p50": "p50", "latency-p99": "p99", "latency-p99.9": "
 RunCluster = Callable[..., AbstractContextManager[ProcessCluster]]
 
 
-@dataclass(frozen=True)
-class LoadSize:
-    """The size of the load: records, or seconds (`*_s`), or the number of repetitions."""
-
-    large: int = 600_000
-    small: int = 2_500_000
-    steady_s: float = 30.0
-    warm_s: float = 10.0
-    kills: int = 20
-    pauses: int = 10
-    controllers: int = 5
-    restarts: int = 6
-    partitions: int = 10_000
-    idle_s: float = 10.0
-    sustained: int = 500_000
-    under_load_warm_s: float = 3.0
-    under_load_s: float = 8.0
-
-
-QUICK = LoadSize(
-    large=60_000,
-    small=250_000,
-    steady_s=3.0,
-    warm_s=1.0,
-    kills=2,
-    pauses=1,
-    controllers=1,
-    restarts=1,
-    partitions=600,
-    idle_s=3.0,
-    sustained=100_000,
-    under_load_warm_s=1.0,
-    under_load_s=2.0,
-)
-
-
 def cluster_runner(kind: str) -> RunCluster:
+    """Runs three brokers with default settings. `kind`: ottla or kafka."""
     return partial(run_cluster, kind, 3, test_settings=False, jvm=KAFKA_HEAP)
 
 

@@ -48,14 +48,16 @@ class Copier(Protocol):
 
 @dataclass
 class BrokerMirror:
-    """Ottla copies. `without_kib`: resident memory of the target before mirroring started."""
+    """Ottla copies. `memory_before_kib`: resident memory of the target before its mirror started,
+    0 until then.
+    """
 
     source: BrokerProcess
     target: BrokerProcess
-    without_kib: int = 0  # the broker's memory before it had a mirror (VmRSS)
+    memory_before_kib: int = 0
 
     def start(self) -> None:
-        self.without_kib = self.without_kib or self.target.resident_memory_kib()
+        self.memory_before_kib = self.memory_before_kib or self.target.resident_memory_kib()
         self._set("Replicate")
 
     def stop(self) -> None:
@@ -78,7 +80,7 @@ class BrokerMirror:
         return self.target.cpu_s()
 
     def added_memory_kib(self) -> int:
-        return self.target.resident_memory_kib() - self.without_kib
+        return self.target.resident_memory_kib() - self.memory_before_kib
 
 
 @dataclass
@@ -88,7 +90,7 @@ class MirrorMaker:
     source: BrokerProcess
     target: BrokerProcess
     maker: BrokerProcess
-    earlier_cpu_s: float = 0.0  # of MirrorMaker processes that have exited
+    earlier_cpu_s: float = 0.0
 
     def start(self) -> None:
         command_log.append(" ".join(self.maker.command(self.maker)))
