@@ -59,7 +59,7 @@ def test_loader_prints_every_record(record_counts: dict[str, int]) -> None:
 def test_events_are_in_order_of_actual_times_but_not_of_schedules() -> None:
     last = scheduled = ""
     out_of_order = departures = late_minutes = 0
-    for event in load.flights(load.folder()):
+    for event in load.flights(load.data_folder()):
         assert event.actual >= last
         last = event.actual
         departures += event.event == "departure"
@@ -164,7 +164,7 @@ def newest(topics: Topics, topic: str) -> dict[str | None, dict[str, Any]]:
 
 def expected_table() -> dict[str | None, dict[str, Any]]:
     """The same aggregates by DuckDB, from the raw data."""
-    data = load.folder()
+    data = load.data_folder()
     sql = duckdb.connect()
     import pandas
 
