@@ -15,11 +15,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_operator.resources.common import API_VERSION
 from ottla_spark.definition import parse_pipeline
-from ottla_spark.progress import parse_lines
 from ottla_spark.run import run_pipeline
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from tests.ports import free_port
 from tests.postgresql import PASSWORD, USER, PostgreSQL, postgresql
+from tests.progress_log import read_progress_log
 from tests.spark.broker import KAFKA_LIBS, broker
 from tests.spark.spark_jvm import add_all_sinks, archive_of_all_sinks, shared_jvm_conf, write_archive
 
@@ -200,7 +200,7 @@ class Runner:
         finally:
             ended.set()
             follower.join()
-            self.lines = parse_lines(report.read_text().splitlines(keepends=True))
+            self.lines = read_progress_log(report)
         return self.lines
 
 
@@ -208,7 +208,7 @@ def _follow(
     report: Path, stop_when: Callable[[list[Line]], bool] | None, asked: threading.Event, ended: threading.Event
 ) -> None:
     while stop_when is not None and not ended.wait(0.05):
-        if report.exists() and stop_when(parse_lines(report.read_text().splitlines(keepends=True))):
+        if report.exists() and stop_when(read_progress_log(report)):
             asked.set()
             return
 

@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from examples.flights import load, plot
-from ottla_spark.progress import parse_lines
+from tests.progress_log import read_progress_log
 from tests.spark.conftest import Line, Topics
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
@@ -104,7 +104,7 @@ def lines_until(process: subprocess.Popen[bytes], report: Path, count: int) -> I
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         assert process.poll() is None, report.read_text()
-        lines = parse_lines(report.read_text().splitlines(keepends=True)) if report.exists() else []
+        lines = read_progress_log(report)
         batches = [line for line in lines if "batch" in line]
         if len(batches) >= count:
             yield batches
@@ -139,7 +139,7 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    last = parse_lines(report.read_text().splitlines(keepends=True))[-1]
+    last = read_progress_log(report)[-1]
     assert last["state"] == "finished"
 
     written = Counter(
@@ -209,7 +209,7 @@ def test_process_stops_on_sigterm(
         assert process.wait(timeout=60) == 0
     finally:
         process.kill()
-    lines = parse_lines((tmp_path / "progress.jsonl").read_text().splitlines(keepends=True))
+    lines = read_progress_log(tmp_path / "progress.jsonl")
     assert [line["state"] for line in lines if line["state"] != "running"] == ["starting", "stopping", "stopped"]
     done = sum(line.get("written", 0) for line in lines)
     assert len(topics.read("stopped-delays")) == done, "what is written is what the checkpoint knows of"
