@@ -52,15 +52,13 @@ static void *deliver(void *argument) {
 }
 
 static void start(const char *bootstrap, const char *name, char **settings, int count) {
-    char error[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", bootstrap);
     set(conf, "acks", "all");
     set(conf, "log.connection.close", "false");
     set_all(conf, settings, count);
     rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-    client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof error);
-    if (!client) die("rd_kafka_new", error);
+    client = new_client(RD_KAFKA_PRODUCER, conf);
     topic = rd_kafka_topic_new(client, name, NULL);
     const struct rd_kafka_metadata *metadata; /* connects and finds the leaders before the clock starts */
     rd_kafka_resp_err_t known = rd_kafka_metadata(client, 0, topic, &metadata, 30000);

@@ -1,4 +1,4 @@
-/* Shared by the load programs: clock, pause, client settings, exit with a message. PROGRAM is the including program's name. */
+/* Shared by the load programs: clock, pause, clients and their settings, exit with a message. PROGRAM is the including program's name. */
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +34,13 @@ static inline void set_all(rd_kafka_conf_t *conf, char **settings, int count) { 
         set(conf, pair, equals + 1);
         free(pair);
     }
+}
+
+static inline rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) { /* takes over conf */
+    char error[512];
+    rd_kafka_t *client = rd_kafka_new(type, conf, error, sizeof error);
+    if (!client) die("rd_kafka_new", error);
+    return client;
 }
 
 static inline int ascending(const void *a, const void *b) { /* compares two doubles, for qsort */

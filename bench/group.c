@@ -41,7 +41,6 @@ static void *take_records(void *unused) {
 }
 
 static rd_kafka_t *create_client(rd_kafka_type_t type, const char *bootstrap) {
-    char error[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", bootstrap);
     if (type == RD_KAFKA_PRODUCER) {
@@ -51,9 +50,7 @@ static rd_kafka_t *create_client(rd_kafka_type_t type, const char *bootstrap) {
         set(conf, "group.id", "bench-group");
         set(conf, "auto.offset.reset", "earliest");
     }
-    rd_kafka_t *client = rd_kafka_new(type, conf, error, sizeof error);
-    if (!client) die("rd_kafka_new", error);
-    return client;
+    return new_client(type, conf);
 }
 
 static rd_kafka_t *join(const char *bootstrap, const char *topic) {

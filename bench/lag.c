@@ -55,7 +55,6 @@ static void *read_target(void *unused) {
 }
 
 static rd_kafka_t *create_client(rd_kafka_type_t type, const char *bootstrap) {
-    char error[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", bootstrap);
     if (type == RD_KAFKA_PRODUCER) {
@@ -66,9 +65,7 @@ static rd_kafka_t *create_client(rd_kafka_type_t type, const char *bootstrap) {
         set(conf, "group.id", "bench-lag");
         set(conf, "enable.auto.commit", "false");
     }
-    rd_kafka_t *client = rd_kafka_new(type, conf, error, sizeof error);
-    if (!client) die("rd_kafka_new", error);
-    return client;
+    return new_client(type, conf);
 }
 
 static void print_percentiles(const char *prefix, double *values, long count) {

@@ -29,7 +29,6 @@ static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, v
 }
 
 static rd_kafka_t *start(rd_kafka_type_t type) {
-    char error[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", bootstrap);
     if (type == RD_KAFKA_CONSUMER) {
@@ -41,9 +40,7 @@ static rd_kafka_t *start(rd_kafka_type_t type) {
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
     }
     set_all(conf, settings, setting_count);
-    rd_kafka_t *client = rd_kafka_new(type, conf, error, sizeof error);
-    if (!client) die("rd_kafka_new", error);
-    return client;
+    return new_client(type, conf);
 }
 
 static void report(double seconds, long count, double bytes) {

@@ -27,7 +27,6 @@ static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, v
 }
 
 static rd_kafka_t *start(rd_kafka_type_t type, const char *key, const char *value) {
-    char error[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     set(conf, "bootstrap.servers", bootstrap);
     set(conf, key, value);
@@ -36,9 +35,7 @@ static rd_kafka_t *start(rd_kafka_type_t type, const char *key, const char *valu
         set(conf, "linger.ms", "0"), set(conf, "queue.buffering.max.messages", "1000000");
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
     }
-    rd_kafka_t *client = rd_kafka_new(type, conf, error, sizeof error);
-    if (!client) die("rd_kafka_new", error);
-    return client;
+    return new_client(type, conf);
 }
 
 static void check(rd_kafka_error_t *error, const char *what) {

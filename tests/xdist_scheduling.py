@@ -1,4 +1,4 @@
-"""How pytest-xdist distributes tests among its workers, the parallel streams of `make test`.
+"""How pytest-xdist distributes tests among its workers (`make test WORKERS=8`).
 
 A unit of work is a whole file, because the tests of a file share expensive fixtures. Tests of
 pipelines share a JVM across files and make up two units, each with its own JVM: a worker that runs

@@ -316,8 +316,3 @@ class ProgressLog:
             self._path.replace(self._path.with_name(self._path.name + ".1"))
         with self._path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-
-
-def parse_lines(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """Parses lines of a progress log, without an incomplete last one."""
-    return [json.loads(line) for line in lines if line.endswith("\n")]

@@ -15,13 +15,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla_operator.resources.common import API_VERSION
 from ottla_spark.definition import PipelineDefinition, parse_pipeline
-from ottla_spark.progress import parse_lines
 from ottla_spark.run import run_pipeline
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.streaming import query_runner
 from tests.brokers import BROKERS
 from tests.ports import free_port
 from tests.postgresql import PASSWORD, USER, PostgreSQL, run_postgresql
+from tests.progress_log import read_progress_log
 from tests.spark.spark_jvm import add_all_sinks, archive_of_all_sinks, shared_jvm_conf, write_archive
 
 Line = dict[str, Any]
@@ -212,20 +212,15 @@ class Runner:
         finally:
             ended.set()
             follower.join()
-            self.lines = read_report(report)
+            self.lines = read_progress_log(report)
         return self.lines
-
-
-def read_report(report: Path) -> list[Line]:
-    """The lines of a progress report that are written as a whole."""
-    return parse_lines(report.read_text().splitlines(keepends=True))
 
 
 def _follow(
     report: Path, stop_when: Callable[[list[Line]], bool] | None, asked: threading.Event, ended: threading.Event
 ) -> None:
     while stop_when is not None and not ended.wait(0.05):
-        if report.exists() and stop_when(read_report(report)):
+        if report.exists() and stop_when(read_progress_log(report)):
             asked.set()
             return
 

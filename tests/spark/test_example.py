@@ -23,7 +23,8 @@ import pytest
 import yaml
 
 from examples.flights import load, plot
-from tests.spark.conftest import Line, Topics, read_report
+from tests.progress_log import read_progress_log
+from tests.spark.conftest import Line, Topics
 from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
@@ -103,7 +104,7 @@ def wait_for_batches(process: subprocess.Popen[bytes], report: Path, count: int)
 
     def batches() -> list[Line]:
         assert process.poll() is None, report.read_text()
-        found = [line for line in read_report(report) if "batch" in line] if report.exists() else []
+        found = [line for line in read_progress_log(report) if "batch" in line] if report.exists() else []
         return found if len(found) >= count else []
 
     return eventually(
@@ -135,7 +136,7 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    last = read_report(report)[-1]
+    last = read_progress_log(report)[-1]
     assert last["state"] == "finished"
 
     written = Counter(
@@ -205,7 +206,7 @@ def test_process_stops_on_sigterm(
         assert process.wait(timeout=60) == 0
     finally:
         process.kill()
-    lines = read_report(tmp_path / "progress.jsonl")
+    lines = read_progress_log(tmp_path / "progress.jsonl")
     assert [line["state"] for line in lines if line["state"] != "running"] == ["starting", "stopping", "stopped"]
     done = sum(line.get("written", 0) for line in lines)
     assert len(topics.read("stopped-delays")) == done, "what is written is what the checkpoint knows of"

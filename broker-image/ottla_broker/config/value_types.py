@@ -228,7 +228,8 @@ def _bounds(at_least: float | None, at_most: float | None) -> str:
 
 
 def _join_choices(values: Sequence[str], word: str = "or") -> str:
-    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} {word} {values[-1]}"
+    names = [value or "nothing" for value in values]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 
 def _double_text(value: float) -> str:

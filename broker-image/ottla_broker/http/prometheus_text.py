@@ -46,8 +46,8 @@ asks for them (KIP-714). A broker can do that if the extra `telemetry` is instal
 Ottla's image. It asks for nothing until a subscription exists:
 
 ```sh
-kafka-client-metrics.sh --bootstrap-server localhost:9092 --alter --name slow-consumers \
-  --metrics org.apache.kafka.consumer.fetch.manager.,org.apache.kafka.consumer.coordinator. \
+kafka-client-metrics.sh --bootstrap-server localhost:9092 --alter --name slow-consumers \\
+  --metrics org.apache.kafka.consumer.fetch.manager.,org.apache.kafka.consumer.coordinator. \\
   --interval 60000 --match client_software_name=librdkafka
 ```
 
@@ -73,11 +73,8 @@ expression in Prometheus 2.42. Another reads every dashboard by Grafana's own ty
 (`grafana-foundation-sdk` 0.0.22, generated from the schemas of its dashboards, panels and
 Prometheus queries): unknown fields, missing ones and wrong values are errors.
 
-No test has loaded the dashboards into a running Grafana. Looked for on 2026-11-27: Debian has no
-package of the server, only `ceph-grafana-dashboards` and libraries; the npm packages of the name
-are libraries of the frontend, and the Python packages are clients and generators. The Go module
-`github.com/grafana/grafana` has the server's source under the AGPL, which this project does not
-build or install, and not the built frontend.
+No test has loaded the dashboards into a running Grafana: neither Debian, npm, PyPI nor the Go
+module proxy had an installable server with its built frontend on 2026-11-27.
 
 The lag of groups is recorded by rules: the leader of a partition knows its high watermark, the
 coordinator of a group its committed offset. `kafka_consumergroup_lag` has records.

@@ -64,8 +64,7 @@ class GroupStatus(Status, frozen=True):
 
 
 class Group(Resource, frozen=True):
-    """Settings of a consumer, share or streams group of a Cluster. Groups that no Group names keep
-    the settings that clients gave them."""
+    """Settings of a consumer, share or streams group. Other groups keep what clients have set."""
 
     kind: Literal["Group"]
     spec: GroupSpec

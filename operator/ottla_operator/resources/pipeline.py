@@ -316,7 +316,7 @@ class RejectedRows(Model, frozen=True):
 
     view: Annotated[str, doc("Source or step.")]
     rule: Annotated[str, doc("Name of the expectation, or undecoded.")]
-    rows: Annotated[int, doc("A row counts for the first rule that it does not satisfy.")]
+    rows: Annotated[int, doc("Number of rows. Each counts for the first rule that it does not satisfy.")]
 
 
 class PipelineStatus(Status, frozen=True):

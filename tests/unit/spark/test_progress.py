@@ -14,10 +14,10 @@ from ottla_spark.progress import (
     ProgressLog,
     QueryOffsets,
     format_lag,
-    parse_lines,
     parse_offsets,
     parse_progress_event,
 )
+from tests.progress_log import read_progress_log
 from tests.unit.spark.progress_events import EVENT
 
 
@@ -124,7 +124,7 @@ def test_progress_log_is_complete_lines_and_is_rotated(tmp_path: Path) -> None:
     report.write_state("starting")
     report.write_batch(parse_progress_event(EVENT), {"records": 50})
     report.write_state("failed", error="the disk is full")
-    lines = parse_lines(path.read_text().splitlines(keepends=True))
+    lines = read_progress_log(path)
     assert [line["state"] for line in lines] == ["starting", "running", "failed"]
     assert all(line["pipeline"] == "delays" and line["at"].endswith("Z") for line in lines)
     assert (lines[1]["rows"], lines[1]["written"], lines[1]["deadLetters"], lines[1]["lag"]) == (

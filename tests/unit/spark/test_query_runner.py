@@ -16,12 +16,12 @@ from ottla_spark.progress import (
     Offsets,
     ProgressLog,
     TopicPartition,
-    parse_lines,
     parse_progress_event,
 )
 from ottla_spark.runtime_environment import RuntimeEnvironment
 from ottla_spark.streaming import query_runner
 from ottla_spark.streaming.checkpoint import CheckpointMetadata
+from tests.progress_log import read_progress_log
 from tests.unit.spark.small_pipeline import small_pipeline
 
 PIPELINE = small_pipeline()
@@ -99,7 +99,7 @@ def test_brokers_that_do_not_respond_for_a_while_fail_no_pipeline(tmp_path: Path
         admin.hangs = number == 1
         runner._process_batch(batch_until(number, end))
     assert admin.committed == [{("t", 0): 4}, {("t", 0): 9}]
-    assert [line["lag"]["records"] for line in parse_lines(report.read_text().splitlines(keepends=True))] == [6, 6, 1]
+    assert [line["lag"]["records"] for line in read_progress_log(report)] == [6, 6, 1]
 
 
 def batch_until(number: int, end: int) -> BatchProgress:
