@@ -22,9 +22,10 @@ from typing import Any
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 from kio.schema.describe_quorum.v2.response import PartitionData as QuorumState
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
-from kio.static.primitive import i32
+from kio.static.primitive import i8, i32
 
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.client_security import UNSECURED, ClientSecurity
@@ -55,6 +56,7 @@ KAFKA_TRANSACTION_SETTINGS = {
 }
 PORT, CONTROLLER_PORT = 9092, 9093  # where every broker has its own address
 CALL_TIMEOUT_S = 3.0
+GROUP_KEY, TRANSACTION_KEY = 0, 1  # of FindCoordinator
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,24 @@ class ProcessCluster:
     def controller_id(self) -> int:
         """The active controller's node id. Raises LookupError if no broker knows it."""
         return int(self.describe_quorum().leader_id)
+
+    def find_coordinator(self, key: str, key_type: int = GROUP_KEY) -> int:
+        """The node id of the coordinator of a group, or of a transactional id. Waits until a broker
+        knows it.
+        """
+        request = FindCoordinatorRequest(key_type=i8(key_type), coordinator_keys=(key,))
+
+        def ask_each_broker() -> int:
+            for number in self.running_ids:
+                try:
+                    (found,) = self.call_broker(number, lambda client: client.send(request)).coordinators
+                except (OSError, KafkaError):
+                    continue
+                if found.error_code is ErrorCode.none:
+                    return int(found.node_id)
+            return 0
+
+        return eventually(ask_each_broker, message=f"a coordinator of {key}")
 
     def describe_quorum(self) -> QuorumState:
         """The quorum of the metadata log, as its leader describes it. Raises LookupError without

@@ -6,11 +6,23 @@ from contextlib import contextmanager
 from typing import Any
 
 import confluent_kafka as ck
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from tests.clients.sample_messages import Message
 
 WITHIN_S = 30.0
+UNUSED_GROUP = "unused"  # of consumers that are assigned their partitions
 
 
 def admin_client(bootstrap: str) -> AdminClient:
@@ -80,7 +92,7 @@ def produce_one(settings: Mapping[str, Any], topic: str) -> ck.KafkaError | None
 
 
 @contextmanager
-def open_consumer(bootstrap: str, group: str = "unused", **settings: Any) -> Iterator[ck.Consumer]:
+def open_consumer(bootstrap: str, group: str = UNUSED_GROUP, **settings: Any) -> Iterator[ck.Consumer]:
     base = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -167,6 +179,27 @@ def describe_topic_configs(bootstrap: str, topic: str) -> dict[str, ConfigEntry]
     client = admin_client(bootstrap)  # keep a reference until the result
     found: dict[str, ConfigEntry] = client.describe_configs([resource])[resource].result(WITHIN_S)
     return found
+
+
+def allow(admin: AdminClient, user: str, *rules: tuple[ResourceType, str, AclOperation]) -> None:
+    """Adds access rules: each allows the user an operation on the resource of this name."""
+    bindings = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        for kind, name, operation in rules
+    ]
+    for added in admin.create_acls(bindings).values():
+        added.result(WITHIN_S)
+
+
+def allow_to_produce_and_consume(admin: AdminClient, user: str, topic: str) -> None:
+    """Lets a user produce to a topic, and consume it as `produce` and `consume` do."""
+    allow(
+        admin,
+        user,
+        (ResourceType.TOPIC, topic, AclOperation.WRITE),
+        (ResourceType.TOPIC, topic, AclOperation.READ),
+        (ResourceType.GROUP, UNUSED_GROUP, AclOperation.READ),
+    )
 
 
 def topic_id(bootstrap: str, topic: str) -> str:

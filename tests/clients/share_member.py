@@ -220,9 +220,11 @@ def build_partitions(mine: Sequence[int], acknowledged: Sequence[Acknowledged]) 
     return [{"partition_index": at, "acknowledgement_batches": found} for at, found in batches.items()]
 
 
-def set_offset_reset(broker: BrokerProcess, group: str, to: str = "earliest") -> None:
+def begin_at_earliest(broker: BrokerProcess, group: str) -> None:
+    """Has the share group begin at the start of its topics."""
+
     async def set_config(member: ShareMember) -> None:
-        await member.set_config("share.auto.offset.reset", to)
+        await member.set_config("share.auto.offset.reset", "earliest")
 
     run_in_session(ShareMember(group, "none", broker.bootstrap), set_config)
 

@@ -34,16 +34,17 @@ def write_fields(*batches: dict[str, int], epoch: int = 1, leader: int = 0, star
     }
 
 
-async def create_state(session: ApiSession, group: str, topic: str, partition: int = 0) -> UUID | None:
-    """Creates the state of a share-partition, with state epoch 1 and start offset 0, once the share
-    coordinator serves. Returns the topic's id."""
+async def create_state(session: ApiSession, group: str, topic: str) -> UUID | None:
+    """Creates the state of a topic's first partition, with state epoch 1 and start offset 0, once
+    the share coordinator serves. Returns the topic's id.
+    """
     topic_id = session.ids[topic]
     assert topic_id is not None
-    key = SharePartitionKey(group, topic_id, partition).coordinator_key
+    key = SharePartitionKey(group, topic_id, 0).coordinator_key
 
     async def is_created() -> bool:
         await session.send("find_coordinator", key_type=SHARE_KEY_TYPE, coordinator_keys=[key])
-        fields = state_fields(group, topic_id, partition, state_epoch=1, start_offset=0)
+        fields = state_fields(group, topic_id, 0, state_epoch=1, start_offset=0)
         answer = await session.send("initialize_share_group_state", **fields)
         return answer.results[0].partitions[0].error_code is ErrorCode.none
 

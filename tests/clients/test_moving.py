@@ -7,6 +7,7 @@ takes them as topics, each with the id of its `partition.metadata`.
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 
 import confluent_kafka as ck
 import pytest
@@ -23,6 +24,10 @@ from tests.waiting import eventually
 TOPIC, PLAIN = "moved", "plain"
 NOW_MS = int(time.time() * 1000)
 LARGE = bytes(range(256)) * 400  # 100 KiB
+ENDS = (
+    pytest.param(BrokerProcess.stop, marks=pytest.mark.slow, id="stopped"),
+    pytest.param(BrokerProcess.kill, id="killed"),
+)
 
 
 def write_transactions(broker: BrokerProcess) -> dict[int, list[bytes]]:
@@ -61,8 +66,10 @@ def read(broker: BrokerProcess, partition: int, isolation: str) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("how", [pytest.param("stopped", marks=pytest.mark.slow), "killed"])
-def test_partition_folder_of_kafka_with_transactions_is_served(broker_kind: str, classpath: str, how: str) -> None:
+@pytest.mark.parametrize("end", ENDS)
+def test_partition_folder_of_kafka_with_transactions_is_served(
+    broker_kind: str, classpath: str, end: Callable[[BrokerProcess], object]
+) -> None:
     if broker_kind == "kafka":
         pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
     with run_apache_kafka() as kafka:
@@ -77,7 +84,7 @@ def test_partition_folder_of_kafka_with_transactions_is_served(broker_kind: str,
         hanging.flush(30)
         everything = {partition: read(kafka, partition, "read_uncommitted") for partition in (0, 1)}
         ids = {topic: rd.topic_id(kafka.bootstrap, topic) for topic in (TOPIC, PLAIN)}
-        _terminate(kafka, how)
+        end(kafka)
         with run_ottla_broker(start=False) as ottla:
             for folder in (f"{TOPIC}-0", f"{TOPIC}-1", f"{PLAIN}-0"):
                 shutil.copytree(kafka.log_dir / folder, ottla.log_dir / folder)
@@ -143,8 +150,8 @@ def offsets(broker: BrokerProcess) -> list[int]:
     return [message.offset() for message in rd.consume(broker.bootstrap, PLAIN)]
 
 
-@pytest.mark.parametrize("how", [pytest.param("stopped", marks=pytest.mark.slow), "killed"])
-def test_kafka_serves_partition_folder_of_ottla(new_broker: NewBroker, how: str) -> None:
+@pytest.mark.parametrize("end", ENDS)
+def test_kafka_serves_partition_folder_of_ottla(new_broker: NewBroker, end: Callable[[BrokerProcess], object]) -> None:
     with new_broker() as ours, run_apache_kafka() as kafka:
         rd.create_topic(ours.bootstrap, TOPIC, 1, segment_bytes=1048576)
         rd.create_topic(kafka.bootstrap, TOPIC, 1, segment_bytes=1048576)
@@ -153,27 +160,20 @@ def test_kafka_serves_partition_folder_of_ottla(new_broker: NewBroker, how: str)
         for _ in range(2):
             rd.produce(ours.bootstrap, TOPIC, rd.numbered_messages(0, 3000))
         before = rd.to_messages(rd.consume(ours.bootstrap, TOPIC))
-        _terminate(ours, how)
+        end(ours)
         kafka.stop()
         there, here = kafka.log_dir / f"{TOPIC}-0", ours.log_dir / f"{TOPIC}-0"
         identity = (there / "partition.metadata").read_bytes()  # belongs to the cluster, not to the log
         shutil.rmtree(there)
         shutil.copytree(here, there)
         (there / "partition.metadata").write_bytes(identity)
-        if how == "killed":
+        if end is BrokerProcess.kill:
             (kafka.log_dir / ".kafka_cleanshutdown").unlink()
         kafka.start()
         assert rd.to_messages(rd.consume(kafka.bootstrap, TOPIC)) == before
         assert rd.produce(kafka.bootstrap, TOPIC, messages())[0] == len(before)
         newest = kafka.log_tail()
         assert "corrupt" not in newest.lower()
-
-
-def _terminate(broker: BrokerProcess, how: str) -> None:
-    if how == "stopped":
-        broker.stop()
-    else:
-        broker.kill()
 
 
 def _read_with_java(broker: BrokerProcess, classpath: str) -> list[bytes]:

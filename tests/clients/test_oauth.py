@@ -15,7 +15,6 @@ import confluent_kafka as ck
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider as TokenProvider
 
@@ -75,19 +74,9 @@ def oidc_settings(secured: OAuthBroker, client: str = "alice") -> dict[str, Any]
 
 
 def allow_alice(secured: OAuthBroker, topic: str) -> None:
+    """Creates a topic that alice may produce to and consume."""
     rd.create_topic(secured.broker.bootstrap, topic, 1)
-    admin = rd.admin_client(secured.broker.bootstrap)
-    allowed = (
-        (ResourceType.TOPIC, topic, AclOperation.WRITE),
-        (ResourceType.TOPIC, topic, AclOperation.READ),
-        (ResourceType.GROUP, "unused", AclOperation.READ),
-    )
-    bindings = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:alice", "*", operation, AclPermissionType.ALLOW)
-        for kind, name, operation in allowed
-    ]
-    for done in admin.create_acls(bindings).values():
-        done.result(WITHIN_S)
+    rd.allow_to_produce_and_consume(rd.admin_client(secured.broker.bootstrap), "alice", topic)
 
 
 def test_librdkafka_logs_in_with_tokens_that_it_fetches(secured: OAuthBroker, name: str) -> None:

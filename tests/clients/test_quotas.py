@@ -21,7 +21,7 @@ from tests.clients import librdkafka as rd
 from tests.clients.api_session import ApiSession
 from tests.clients.conftest import NewBroker
 from tests.clients.quota_cases import entity, ops
-from tests.clients.share_member import ACCEPT, ShareMember, run_in_session, set_offset_reset
+from tests.clients.share_member import ACCEPT, ShareMember, begin_at_earliest, run_in_session
 from tests.e2e.java_tools import run_java_tool
 from tests.ports import free_port
 from tests.waiting import eventually
@@ -139,7 +139,7 @@ def test_share_consumer_is_held_to_the_rate_of_its_client_id(limited: QuotaBroke
     for value in values:
         producer.produce(name, value)
     assert producer.flush(WITHIN_S) == 0
-    set_offset_reset(limited.broker, name)
+    begin_at_earliest(limited.broker, name)
     limited.set_quota(("client-id", SHARE_CLIENT_ID), consumer_byte_rate=RATE)
     read: list[bytes] = []
     largest = 0

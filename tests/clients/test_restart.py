@@ -1,6 +1,7 @@
 """A broker that ends by SIGTERM or SIGKILL has its state again after the next start."""
 
 import threading
+from collections.abc import Callable
 
 import confluent_kafka as ck
 import pytest
@@ -12,16 +13,11 @@ from tests.clients.group_members import GroupMember, run_members, wait_until_bal
 from tests.clients.sample_messages import messages
 from tests.waiting import eventually
 
-
-def terminate(broker: BrokerProcess, how: str) -> None:
-    if how == "SIGTERM":
-        broker.stop()
-    else:
-        broker.kill()
+ENDS = (BrokerProcess.stop, BrokerProcess.kill)
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_records_configs_and_commits_are_kept(new_broker: NewBroker, how: str) -> None:
+@pytest.mark.parametrize("end", ENDS, ids=["SIGTERM", "SIGKILL"])
+def test_records_configs_and_commits_are_kept(new_broker: NewBroker, end: Callable[[BrokerProcess], object]) -> None:
     with new_broker() as broker:
         rd.create_topic(broker.bootstrap, "kept", 3, retention_ms=-1, segment_bytes=1048576)
         for partition in range(3):
@@ -29,7 +25,7 @@ def test_records_configs_and_commits_are_kept(new_broker: NewBroker, how: str) -
         with rd.open_consumer(broker.bootstrap, "group") as reader:
             reader.commit(offsets=[ck.TopicPartition("kept", 1, 33, metadata="half way")], asynchronous=False)
         before = rd.topic_id(broker.bootstrap, "kept")
-        terminate(broker, how)
+        end(broker)
         broker.start()
         assert rd.topic_id(broker.bootstrap, "kept") == before
         for partition in range(3):
@@ -40,8 +36,10 @@ def test_records_configs_and_commits_are_kept(new_broker: NewBroker, how: str) -
         assert rd.produce(broker.bootstrap, "kept", messages()) == list(range(50, 100))
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_idempotent_producer_continues_without_loss_or_duplicates(new_broker: NewBroker, how: str) -> None:
+@pytest.mark.parametrize("end", ENDS, ids=["SIGTERM", "SIGKILL"])
+def test_idempotent_producer_continues_without_loss_or_duplicates(
+    new_broker: NewBroker, end: Callable[[BrokerProcess], object]
+) -> None:
     with new_broker() as broker:
         rd.create_topic(broker.bootstrap, "sequence")
         producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 1})
@@ -67,7 +65,7 @@ def test_idempotent_producer_continues_without_loss_or_duplicates(new_broker: Ne
         try:
             assert halfway.wait(30)
             for _ in range(2):
-                terminate(broker, how)
+                end(broker)
                 broker.start()
         finally:
             stop.set()
@@ -78,8 +76,8 @@ def test_idempotent_producer_continues_without_loss_or_duplicates(new_broker: Ne
         assert got == list(range(sent))
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_group_members_rejoin_and_read_on(new_broker: NewBroker, how: str) -> None:
+@pytest.mark.parametrize("end", ENDS, ids=["SIGTERM", "SIGKILL"])
+def test_group_members_rejoin_and_read_on(new_broker: NewBroker, end: Callable[[BrokerProcess], object]) -> None:
     with new_broker() as broker:
         rd.create_topic(broker.bootstrap, "work", 4)
         settings: dict[str, object] = {"reconnect_backoff_max_ms": 200, "auto_commit_interval_ms": 100}
@@ -87,7 +85,7 @@ def test_group_members_rejoin_and_read_on(new_broker: NewBroker, how: str) -> No
             wait_until_balanced(both, 4)
             rd.produce(broker.bootstrap, "work", rd.numbered_messages(0, 10), partition=0)
             eventually(lambda: count_values(both) == 10)
-            terminate(broker, how)
+            end(broker)
             broker.start()
             rd.produce(broker.bootstrap, "work", rd.numbered_messages(10, 20), partition=3)
             eventually(

@@ -22,8 +22,8 @@ from tests.clients.share_member import (
     RENEW,
     DeliveredRecord,
     ShareMember,
+    begin_at_earliest,
     run_in_session,
-    set_offset_reset,
 )
 from tests.jars import KAFKA_4_3, kafka_classpath
 from tests.ottla_command import run_ottla
@@ -50,7 +50,7 @@ def run_with_member(broker: BrokerProcess, name: str, test: Callable[[ShareMembe
     """A member of a group that begins at the log's start, of a topic with ten records."""
     rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 10))
-    set_offset_reset(broker, name)
+    begin_at_earliest(broker, name)
     run_in_session(ShareMember(name, name, broker.bootstrap), test)
 
 
@@ -64,7 +64,7 @@ def test_kafkas_console_consumer_reads_each_record_once(broker: BrokerProcess, n
     for partition in range(2):
         messages = rd.numbered_messages(partition * 10, partition * 10 + 10)
         rd.produce(broker.bootstrap, name, messages, partition=partition)
-    set_offset_reset(broker, name)
+    begin_at_earliest(broker, name)
     read = run_tool(broker, CONSUMER, "--topic", name, "--group", name, "--max-messages", "20", "--timeout-ms", "20000")
     assert sorted(read.split("\n")) == sorted(["", *(f"value {number}" for number in range(20))])
     offsets = run_tool(broker, GROUP_COMMAND, "--describe", "--group", name)

@@ -49,12 +49,6 @@ def telemetry_broker(broker_kind: str, new_broker: NewBroker) -> Iterator[Teleme
         yield TelemetryBroker(broker, f"http://127.0.0.1:{port}/metrics")
 
 
-def tool_command(telemetry_broker: TelemetryBroker, classpath: str, main: str, *arguments: str) -> list[str]:
-    return java_command(
-        classpath, f"{TOOLS}.{main}", "--bootstrap-server", telemetry_broker.broker.bootstrap, *arguments
-    )
-
-
 def run_tool(telemetry_broker: TelemetryBroker, classpath: str, main: str, *arguments: str) -> str:
     at = ("--bootstrap-server", telemetry_broker.broker.bootstrap)
     return check_tool(classpath, f"{TOOLS}.{main}", *at, *arguments)
@@ -79,8 +73,9 @@ def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(
         message=lambda: f"{telemetry_broker.metrics_of('native')}",
     )
 
-    java = tool_command(
-        telemetry_broker, newest_classpath, "ConsoleProducer", "--topic", name, "--command-property", "client.id=java"
+    java = java_command(
+        *(newest_classpath, f"{TOOLS}.ConsoleProducer", "--bootstrap-server", telemetry_broker.broker.bootstrap),
+        *("--topic", name, "--command-property", "client.id=java"),
     )
     with subprocess.Popen(java, stdin=subprocess.PIPE) as console:
         assert console.stdin is not None

@@ -17,8 +17,8 @@ from tests.waiting import eventually
 
 
 @contextmanager
-def producing(broker: BrokerProcess, topic: str) -> Iterator[None]:
-    """Writes records all the time."""
+def produce_all_the_time(broker: BrokerProcess, topic: str) -> Iterator[None]:
+    """Produces records until the end of the block."""
     stopped = threading.Event()
 
     def produce() -> None:
@@ -37,9 +37,10 @@ def producing(broker: BrokerProcess, topic: str) -> Iterator[None]:
         thread.join()
 
 
-def commit_one(broker: BrokerProcess, topic: str, group: str) -> None:
-    consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
-    consumer.commit(offsets=[ck.TopicPartition(topic, 0, 1)], asynchronous=False)
+def commit_first_offset(broker: BrokerProcess) -> None:
+    """The group `slow` has read one record of `busy`."""
+    consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "slow"})
+    consumer.commit(offsets=[ck.TopicPartition("busy", 0, 1)], asynchronous=False)
     consumer.close()
 
 
@@ -50,11 +51,11 @@ def run_top_once(broker: BrokerProcess, *arguments: str) -> str:
 
 
 def test_top_prints_one_table_with_rates_where_there_is_no_terminal(new_broker: NewBroker) -> None:
-    with new_broker() as broker, producing(broker, "busy"):
+    with new_broker() as broker, produce_all_the_time(broker, "busy"):
         eventually(lambda: "busy" in run_top_once(broker, "--interval", "0.2"), within_s=30)
         (busy,) = (it for it in json.loads(run_top_once(broker, "topics", "-o", "json")) if it["topic"] == "busy")
         assert busy["recordsPerSecond"] > 0 and busy["records"] > 0 and busy["problem"] == ""
-        commit_one(broker, "busy", "slow")
+        commit_first_offset(broker)
         (slow,) = (it for it in json.loads(run_top_once(broker, "groups", "-o", "json")) if it["group"] == "slow")
         assert slow["lag"] > 0
         heading, row = run_top_once(broker, "brokers", "--once").splitlines()
@@ -63,9 +64,9 @@ def test_top_prints_one_table_with_rates_where_there_is_no_terminal(new_broker: 
 
 
 def test_keys_choose_what_top_shows_on_a_terminal(new_broker: NewBroker) -> None:
-    with new_broker() as broker, producing(broker, "busy"):
+    with new_broker() as broker, produce_all_the_time(broker, "busy"):
         eventually(lambda: "busy" in run_top_once(broker, "--interval", "0.2"), within_s=30)
-        commit_one(broker, "busy", "slow")
+        commit_first_offset(broker)
         ours, theirs = pty.openpty()
         environment = command_environment() | {"TERM": "xterm", "COLUMNS": "120", "LINES": "30"}
         process = subprocess.Popen(

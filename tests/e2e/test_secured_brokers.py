@@ -13,13 +13,8 @@ from typing import Any
 import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
     NewTopic,
-    ResourcePatternType,
-    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -188,25 +183,10 @@ def broker_admin(secured: SecuredCluster) -> AdminClient:
     return AdminClient(settings)
 
 
-def allow_alice(secured: SecuredCluster, topic: str) -> None:
-    allowed = (
-        (ResourceType.TOPIC, topic, AclOperation.WRITE),
-        (ResourceType.TOPIC, topic, AclOperation.READ),
-        (ResourceType.GROUP, "unused", AclOperation.READ),
-    )
-    bindings = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:alice", "*", operation, AclPermissionType.ALLOW)
-        for kind, name, operation in allowed
-    ]
-    admin = broker_admin(secured)
-    for done in admin.create_acls(bindings).values():
-        done.result(WITHIN_S)
-
-
 def create_topic(secured: SecuredCluster, topic: str) -> None:
     admin = broker_admin(secured)  # keep a reference until the result
     admin.create_topics([NewTopic(topic, 3, 3)])[topic].result(WITHIN_S)
-    allow_alice(secured, topic)
+    rd.allow_to_produce_and_consume(admin, "alice", topic)
     cluster = secured.cluster
     cluster.wait_until_healthy()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.brokers import BrokerProcess
-from tests.clients.share_member import read_group_configs, set_offset_reset
+from tests.clients.share_member import begin_at_earliest, read_group_configs
 from tests.kube.api_client import ApiError
 from tests.kube.fake_kubelet import create_cluster_with_broker, run_broker_process
 from tests.kube.namespace_client import NamespaceClient
@@ -47,7 +47,7 @@ def test_settings_of_a_group_follow_its_resource(
     assert resources.get("Group", "work")["metadata"]["resourceVersion"] == before["resourceVersion"]
     resources.patch_spec("Group", "work", {"config": {RESET: None, LIMIT: 4}})
     eventually(lambda: read_group_configs(broker.bootstrap, "Workers") == {LIMIT: "4"}, within_s=60)
-    set_offset_reset(broker, "Workers")
+    begin_at_earliest(broker, "Workers")
     eventually(
         lambda: read_group_configs(broker.bootstrap, "Workers") == {LIMIT: "4"}, within_s=60, message="drift is undone"
     )

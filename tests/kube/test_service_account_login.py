@@ -6,7 +6,7 @@ from typing import Any
 
 import confluent_kafka as ck
 import pytest
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from tests.brokers import run_ottla_broker
 from tests.clients import librdkafka as rd
@@ -62,14 +62,8 @@ def test_service_account_logs_in_by_its_mounted_token(plane: ControlPlane, tmp_p
         }
         broker.start()
         rd.create_topic(broker.bootstrap, "orders", 1)
-        principal = "User:system:serviceaccount:default:producer"
-        admin = rd.admin_client(broker.bootstrap)
-        allowed = AclBinding(
-            *(ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, principal, "*"),
-            *(AclOperation.WRITE, AclPermissionType.ALLOW),
-        )
-        for done in admin.create_acls([allowed]).values():
-            done.result(WITHIN_S)
+        user, admin = "system:serviceaccount:default:producer", rd.admin_client(broker.bootstrap)
+        rd.allow(admin, user, (ResourceType.TOPIC, "orders", AclOperation.WRITE))
         producer = oauth_settings(request_token(plane, "producer", "kafka"))
         assert rd.produce(login, "orders", messages(), **producer) == list(range(50))
         other = oauth_settings(request_token(plane, "other", "kafka"))

@@ -11,8 +11,6 @@ from typing import Any
 
 import confluent_kafka as ck
 from confluent_kafka.admin import NewTopic
-from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest
-from kio.static.primitive import i8
 
 from ottla_broker.wire.errors import KafkaError
 from tests.clients import librdkafka as rd
@@ -78,7 +76,7 @@ def run_round(cluster: ProcessCluster, seed: str, folder: Path) -> RoundResult:
             message="acknowledged and consumed records",
         )
         context = faults.FaultContext(cluster, log, random, topic)
-        inject_faults(context, planned, find_coordinator(cluster, load.members[0].group))
+        inject_faults(context, planned, cluster.find_coordinator(load.members[0].group))
         faults_ended = time.monotonic()
         cluster.wait_until_healthy(within_s=RECOVERY_TIMEOUT_S)
         recovery_s = time.monotonic() - faults_ended
@@ -183,19 +181,6 @@ def inject_faults(context: faults.FaultContext, planned: list[faults.PlannedFaul
     for thread in threads:
         thread.join()
     assert not failures, "; ".join(failures)
-
-
-def find_coordinator(cluster: ProcessCluster, group: str) -> int:
-    for number in cluster.running_ids:
-        try:
-            response = cluster.call_broker(
-                number, lambda client: client.send(FindCoordinatorRequest(key=group, key_type=i8(0)))
-            )
-        except (OSError, KafkaError):
-            continue
-        if int(response.node_id) in cluster.brokers:
-            return int(response.node_id)
-    raise LookupError(f"no broker knows the coordinator of group {group}")
 
 
 def summarize_client(client: Producer | GroupMember) -> str:

@@ -4,7 +4,7 @@ transactions, and compares what was copied.
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,13 +12,9 @@ from random import Random
 
 from confluent_kafka import Message
 from confluent_kafka.admin import NewTopic
-from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
-from kio.static.primitive import i8
 
-from ottla_broker.wire.client import Client
-from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.clients import librdkafka as rd
-from tests.clusters import ProcessCluster, run_cluster
+from tests.clusters import TRANSACTION_KEY, ProcessCluster, run_cluster
 from tests.e2e.background_producer import fail_on_rejected_record, produce_in_background
 from tests.e2e.transaction_kills.copy_worker import CopyWorker
 from tests.waiting import eventually
@@ -28,7 +24,6 @@ SOURCE = "copied-from"
 WORKERS = 2
 PRODUCER_PAUSE_S = 0.2
 """Pause after every twenty records: the workers, whose transactions are small, must keep up."""
-GROUP, TRANSACTION = 0, 1
 
 
 @dataclass
@@ -124,33 +119,11 @@ def choose_broker(cluster: ProcessCluster, workers: Sequence[CopyWorker], random
     worker = random.choice(workers)
     match random.randrange(3):
         case 0:
-            return "transaction coordinator", find_coordinator(cluster, worker.transactional_id, TRANSACTION)
+            return "transaction coordinator", cluster.find_coordinator(worker.transactional_id, TRANSACTION_KEY)
         case 1:
-            return "group coordinator", find_coordinator(cluster, worker.group, GROUP)
+            return "group coordinator", cluster.find_coordinator(worker.group)
         case _:
             return "any", random.choice(list(cluster.brokers))
-
-
-def find_coordinator(cluster: ProcessCluster, key: str, kind: int) -> int:
-    request = FindCoordinatorRequest(key_type=i8(kind), coordinator_keys=(key,))
-
-    async def ask_broker(client: Client) -> int:
-        (found,) = (await client.send(request)).coordinators
-        if found.error_code is not ErrorCode.none:
-            raise KafkaError(found.error_code)
-        return int(found.node_id)
-
-    return eventually(lambda: call_some_broker(cluster, ask_broker), message=f"a coordinator of {key}")
-
-
-def call_some_broker(cluster: ProcessCluster, call: Callable[[Client], Awaitable[int]]) -> int:
-    """Result of the first broker whose call succeeds; 0 if there is none."""
-    for number in cluster.running_ids:
-        try:
-            return int(cluster.call_broker(number, call))
-        except (OSError, KafkaError):
-            continue
-    return 0
 
 
 def create_topic(cluster: ProcessCluster, topic: str) -> None:
