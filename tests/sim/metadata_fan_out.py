@@ -39,7 +39,7 @@ async def measure(cluster: WholeCluster, fetches: Counter[int]) -> None:
     took_ms = []
     for number in range(COMMITS):
         started_s = cluster.loop.time()
-        await cluster.set_topic_config("retention.ms", str(1000 + number))
+        await cluster.set_retention_ms(1000 + number)
         offset = end_offset(leader)
         await cluster.until(lambda offset=offset: all(end_offset(node) >= offset for node in cluster))  # type: ignore[misc]
         took_ms.append(round((cluster.loop.time() - started_s) * 1000))

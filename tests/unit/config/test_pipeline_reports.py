@@ -58,7 +58,7 @@ def test_number_of_pipelines_is_bounded() -> None:
     reports.add("one-more", REPORT, 1)
 
 
-async def described_reports(broker: Broker, name: str = "") -> dict[str, str]:
+async def read_reports(broker: Broker, name: str = "") -> dict[str, str]:
     result = await describe_reports(context(broker, 4), PIPELINE_RESOURCE, name)
     assert result.error_code is ErrorCode.none
     return {one.name: one.value or "" for one in result.configs}
@@ -69,13 +69,13 @@ async def test_report_is_described_and_not_in_the_metadata_log(tmp_path: Path) -
     async with broker_with_topic(tmp_path) as broker:
         end = broker.image.configs.copy()
         assert await alter_report(context(broker, 1), PIPELINE_RESOURCE, "hourly", TEXT) == (ErrorCode.none, None)
-        found = await described_reports(broker)
+        found = await read_reports(broker)
         assert msgspec.json.decode(found["hourly"], type=StoredReport).report == REPORT
-        assert (await described_reports(broker, "hourly")).keys() == {"hourly"}
-        assert await described_reports(broker, "daily") == {}
+        assert (await read_reports(broker, "hourly")).keys() == {"hourly"}
+        assert await read_reports(broker, "daily") == {}
         assert broker.image.configs == end
         assert await alter_report(context(broker, 1), PIPELINE_RESOURCE, "hourly", None) == (ErrorCode.none, None)
-        assert await described_reports(broker) == {}
+        assert await read_reports(broker) == {}
 
 
 @async_test

@@ -22,6 +22,6 @@ class LoadedRegistry:
         topic: Any = SimpleNamespace(state=self.state)
         return SchemaRegistry(cast(SchemasTopic, topic), self.worker)
 
-    def register(self, subject: str, number: int, schema_id: int, text: str, kind: str = "AVRO") -> None:
-        value = schema_value(subject, number, schema_id, Schema(kind, text))
+    def register(self, subject: str, number: int, schema_id: int, text: str) -> None:
+        value = schema_value(subject, number, schema_id, Schema("AVRO", text))
         self.state.apply(SchemasRecord(schema_key(subject, number), value))

@@ -86,7 +86,7 @@ def test_the_leader_describes_every_observer() -> None:
     async def scenario(cluster: WholeCluster) -> None:
         leader, _, _ = await start(cluster)
         for number in range(30):
-            await cluster.set_topic_config("retention.ms", str(1000 + number))
+            await cluster.set_retention_ms(1000 + number)
             await cluster.pause(1.0)
         described = quorum_of(leader).describe()
         assert {replica.key[0] for replica in described.observers} == set(cluster.brokers) - cluster.voters
@@ -139,7 +139,7 @@ def test_observers_follow_the_next_leader_at_once(seed: int) -> None:
 def test_an_observer_that_an_administrator_adds_becomes_a_voter_soon() -> None:
     async def scenario(cluster: WholeCluster) -> None:
         leader, observer, _ = await start(cluster)
-        await cluster.set_topic_config("retention.ms", "1000")  # the leader does not know that the observer has this
+        await cluster.set_retention_ms(1000)  # the leader does not know that the observer has this
         me = quorum_of(observer).describe_replica()
         assert leader.process is not None
         work = leader.process.run(quorum_of(leader).add_voter(Voter(*me.key, me.address), 8.0))
@@ -242,7 +242,7 @@ def test_a_broker_that_has_not_caught_up_fetches_from_the_leader() -> None:
         leader, observer, source = await start(cluster)
         observer.kill()
         for number in range(5):
-            await cluster.set_topic_config("retention.ms", str(1000 + number))
+            await cluster.set_retention_ms(1000 + number)
         with counted_fetches() as counts, patch.object(leader_follower, "LEADER_FETCH_INTERVAL_S", 3.0):
             observer.start()
             await cluster.until(lambda: observer.is_serving)

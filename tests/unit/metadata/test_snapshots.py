@@ -182,7 +182,7 @@ def test_records_read_at_start_do_not_grow_with_history(seed: int) -> None:
         leader = await cluster.start_all()
         for _ in range(3):
             for value in range(60):
-                await cluster.set_topic_config("retention.ms", str(value + 1))
+                await cluster.set_retention_ms(value + 1)
             await cluster.pause(3)
         for node in cluster:
             node.lose_power()

@@ -88,9 +88,11 @@ class WholeCluster(SimulatedCluster):
     async def delete_topic(self, name: str) -> None:
         await self.run_on_controller(lambda controller: controller.delete_topic(name))
 
-    async def set_topic_config(self, key: str, value: str) -> None:
-        """Commits one metadata record: a config of a topic, which need not exist."""
-        await self.run_on_controller(lambda controller: controller.alter_configs(TOPIC_RESOURCE, "t", {key: value}))
+    async def set_retention_ms(self, value: int) -> None:
+        """Commits one metadata record: the retention of a topic, which need not exist."""
+        await self.run_on_controller(
+            lambda controller: controller.alter_configs(TOPIC_RESOURCE, "t", {"retention.ms": str(value)})
+        )
 
     async def run_on_controller(self, command: Callable[[Controller], Coroutine[Any, Any, None]]) -> None:
         """Runs a command on the active controller, and again on its successors until it

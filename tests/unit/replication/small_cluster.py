@@ -166,9 +166,9 @@ class Node:
         assert partition is not None
         return partition
 
-    def values(self, index: int = 0) -> list[bytes | None]:
+    def values(self) -> list[bytes | None]:
         """Values of all records that the replica has."""
-        log = self.partition(index).log
+        log = self.partition().log
         values: list[bytes | None] = []
         offset = log.start
         while offset < log.end:

@@ -29,9 +29,9 @@ def configs(plans: tuple[WorkerPlan, ...]) -> list[Config]:
     return [Config.of(dict(override.split("=", 1) for override in plan.overrides)) for plan in plans]
 
 
-def problems(workers: int, existing: dict[str, list[str]] | None = None, **settings: str) -> str:
+def problems_of_two_workers(existing: dict[str, list[str]] | None = None, **settings: str) -> str:
     with pytest.raises(SettingError) as raised:
-        plan_workers(config(**settings), workers, existing or {})
+        plan_workers(config(**settings), 2, existing or {})
     return "; ".join(raised.value.problems)
 
 
@@ -73,7 +73,7 @@ def test_workers_with_data_found_no_second_cluster() -> None:
 
 
 def test_fewer_workers_than_before_are_refused() -> None:
-    assert problems(2, {"/a": ["worker.4", "worker.5", "worker.6"]}) == (
+    assert problems_of_two_workers({"/a": ["worker.4", "worker.5", "worker.6"]}) == (
         "log.dirs=/a: no worker would use /a/worker.6: --workers 2 starts brokers 4 to 5. Start as many as before, or "
         "drain and unregister the broker and remove its directory"
     )
@@ -82,28 +82,28 @@ def test_fewer_workers_than_before_are_refused() -> None:
 
 
 def test_workers_of_another_node_id_are_refused() -> None:
-    assert "/b/worker.1" in problems(2, {"/b": ["worker.1"]})
+    assert "/b/worker.1" in problems_of_two_workers({"/b": ["worker.1"]})
 
 
 def test_the_directory_of_a_single_broker_is_refused() -> None:
-    found = problems(2, {"/a": ["meta.properties", "orders-0"]})
+    found = problems_of_two_workers({"/a": ["meta.properties", "orders-0"]})
     assert found.startswith("log.dirs=/a: this directory is a broker's own, started without --workers; ")
 
 
 def test_tls_of_http_is_refused() -> None:
-    assert problems(2, http_security_listener="SSL") == (
+    assert problems_of_two_workers(http_security_listener="SSL") == (
         "http.security.listener=SSL: --workers serves HTTP without TLS; allowed: not set"
     )
 
 
 def test_ports_that_collide_are_refused() -> None:
-    assert problems(2, listeners="A://:9092,B://:9093", listener_security_protocol_map="A:SSL,B:SSL") == (
+    assert problems_of_two_workers(listeners="A://:9092,B://:9093", listener_security_protocol_map="A:SSL,B:SSL") == (
         "listeners=B://:9093: --workers 2 takes ports 9093 to 9094, of which listeners=A://:9092 takes 9093; "
         "leave room for 2 ports after each address"
     )
-    assert "http.listener=:9090: --workers 2 takes ports 9090 to 9092" in problems(2, http_listener=":9090")
-    assert "allowed: a port from 1 to 65534" in problems(2, listeners="PLAINTEXT://:65535")
-    assert "allowed: a port from 1 to 65534" in problems(2, listeners="PLAINTEXT://:0")
+    assert "http.listener=:9090: --workers 2 takes ports 9090 to 9092" in problems_of_two_workers(http_listener=":9090")
+    assert "allowed: a port from 1 to 65534" in problems_of_two_workers(listeners="PLAINTEXT://:65535")
+    assert "allowed: a port from 1 to 65534" in problems_of_two_workers(listeners="PLAINTEXT://:0")
 
 
 def test_settings_of_the_command_give_way_to_those_of_a_worker() -> None:
