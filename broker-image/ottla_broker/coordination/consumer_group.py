@@ -15,7 +15,7 @@ partition from its assignment until the member reports that it has given the par
 is fenced.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import attrgetter
 from typing import Final, TypeVar
@@ -323,8 +323,9 @@ class ConsumerGroupUndo:
         group = self._group
         if isinstance(key, ConsumerMemberKey | CurrentAssignmentKey | TargetAssignmentKey):
             if (member_id := key.member_id) not in self._members:
-                parts = group.members.get(member_id), group.targets.get(member_id), group.deadlines.get(member_id)
-                self._members[member_id] = parts
+                deadlines = group.deadlines.get(member_id)
+                former = None if deadlines is None else replace(deadlines)  # the heartbeat changes them in place
+                self._members[member_id] = group.members.get(member_id), group.targets.get(member_id), former
         elif isinstance(key, RegularExpressionKey):
             self._expressions.setdefault(key.regular_expression, group.regular_expressions.get(key.regular_expression))
 

@@ -278,9 +278,10 @@ def test_an_undone_change_leaves_the_group_as_it_was(data: st.DataObject) -> Non
 
 
 def state_of(group: ConsumerGroup) -> tuple[Any, ...]:
-    """All but deadlines, which a heartbeat may extend, of those members that have some."""
+    """All but the deadlines of sessions, which a heartbeat may extend."""
     subscriptions = group.subscriptions
     parts = group.members, group.targets, group.owners, group.static_members, group.regular_expressions
     counts = subscriptions.by_subscription, subscriptions.by_assignor
     single = group.epoch, group.assignment_epoch, group.metadata_hash
-    return *(dict(part) for part in (*parts, *counts)), set(group.deadlines), single
+    revocations = {member_id: (it.revocation, it.revocation_epoch) for member_id, it in group.deadlines.items()}
+    return *(dict(part) for part in (*parts, *counts)), revocations, single
