@@ -3,7 +3,7 @@
 - Preferred (type 0): makes the first replica of a partition its leader, if it is live and in sync;
   otherwise PREFERRED_LEADER_NOT_AVAILABLE.
 - Unclean (type 1, from v1): makes any live replica the leader of a partition without one, eligible
-  leader replicas first. Records that only other replicas had are lost.
+  leader replicas first. Records that the new leader does not have are lost.
   ELIGIBLE_LEADERS_NOT_AVAILABLE if none is live.
 - ELECTION_NOT_NEEDED if the preferred replica, or for type 1 any replica, is the leader. No
   partitions requested means all; those that need no election are omitted then.

@@ -87,7 +87,7 @@ class OauthSettings(msgspec.Struct, frozen=True):
 
 
 def listener_oauth(config: ListenerSettings, listener: str) -> OauthSettings | None:
-    """How a listener validates OAuth tokens; None if it has no endpoint of keys."""
+    """How a listener validates OAuth tokens; None if it has no JWKS endpoint."""
     url = config.listener_value(listener, rows.SASL_OAUTHBEARER_JWKS_ENDPOINT_URL, OAUTHBEARER)
     return None if url is None else oauth_settings(config, listener, url)
 
@@ -154,7 +154,8 @@ def _with_login(config: ListenerSettings, security: ClientSecurity) -> ClientSec
 
 
 def inter_broker_users(config: ListenerSettings) -> dict[str, str]:
-    """Passwords by user name of the login module of brokers: their own login, and `user_NAME`."""
+    """Passwords by user name, from the JAAS login module of the inter-broker listener: the broker's
+    own login, and each `user_NAME`."""
     listener, mechanism = config.inter_broker_listener, config(rows.SASL_MECHANISM_INTER_BROKER_PROTOCOL)
     login = config.listener_value(listener, rows.SASL_JAAS_CONFIG, mechanism) if mechanism else None
     return {} if login is None else {**login.users, login.username: login.password}

@@ -1,7 +1,7 @@
 """When the next target assignment of a group may be computed (KIP-1263). Pure.
 
-Within the assignment interval after an assignment, changes begin group epochs and are not assigned.
-The first heartbeat after the interval has all of them assigned together. A member that joins
+Within the assignment interval after an assignment, changes begin group epochs without a new target
+assignment. The first heartbeat after the interval computes one for all of them. A member that joins
 meanwhile is in the epoch of the last assignment, with no partitions. The first assignment of a
 group waits for nothing: of a new group, of one whose members had all left, and after a change of
 coordinator.

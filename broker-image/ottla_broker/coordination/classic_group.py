@@ -7,13 +7,14 @@ State transitions (KIP-62, KIP-134, KIP-345):
     PreparingRebalance   all members joined, or the timeout expired   → CompletingRebalance
     PreparingRebalance   the same, without members                    → Empty
     CompletingRebalance  the leader's assignment is stored            → Stable
-    the last two         a member joins, leaves, expires or changes   → PreparingRebalance
+    CompletingRebalance  a member joins, leaves, expires or changes   → PreparingRebalance
+    Stable               the same                                     → PreparingRebalance
     any                  the group is deleted, or its partition moves → Dead
 
 Invariants: `leader` is a member whenever there are members; `waiting_joins` counts the members
 whose JoinGroup waits; `protocol_support` counts the members that support each protocol; a static
 instance id maps to exactly one member. `membership` and `rebalance` change the group and add to
-`effects`; the shard takes these with `take_effects`.
+`effects`, which `ClassicGroupRequests` runs.
 """
 
 import struct

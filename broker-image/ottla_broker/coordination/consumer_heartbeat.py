@@ -166,7 +166,8 @@ def advance(
 
 def changes_nothing(group: ConsumerGroup, member_id: str, member_epoch: int, metadata: CoordinatorMetadata) -> bool:
     """True if a heartbeat in which the member says no more than its epoch changes neither the group
-    nor the member. Regular expressions may have to be evaluated again."""
+    nor the member. False for a group with regular expressions, which may have to be evaluated
+    again."""
     member = group.members.get(member_id)
     return (
         member is not None

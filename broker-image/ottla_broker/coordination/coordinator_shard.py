@@ -2,8 +2,8 @@
 their requests.
 
 Each protocol of groups has its own requests, which use the shard as their store. A group has at
-most one timer, which is rescheduled only when it fires. So a heartbeat schedules no timer, and a
-group without members has none.
+most one timer, which is set again only when it fires or for an earlier deadline. So heartbeats
+hardly ever set a timer, and a group without deadlines gets none.
 """
 
 import asyncio
@@ -129,8 +129,8 @@ class GroupCoordinatorShard:
             yield
 
     def close(self) -> None:
-        """Called when another broker leads the partition. Waiting requests fail with
-        NOT_COORDINATOR.
+        """Called when this broker no longer leads the partition, or is about to load it again.
+        Waiting requests fail with NOT_COORDINATOR.
         """
         self.state = ShardState.closed
         for _, timer in self._timers.values():
@@ -163,7 +163,7 @@ class GroupCoordinatorShard:
         return group
 
     def get_or_create_classic_group(self, group_id: str) -> ClassicGroup:
-        """The caller has made sure that the group is no consumer group."""
+        """The caller has made sure that the group has no other protocol."""
         group = self.get_or_create_group(group_id)
         assert isinstance(group, ClassicGroup)
         return group

@@ -58,8 +58,8 @@ def _upgrade_error(group: ClassicGroup, why: str) -> KafkaError:
 
 
 def classic_tombstone(group: ClassicGroup, now: Timestamps) -> list[Record]:
-    """The record to write before a group of another protocol takes the place of a classic group;
-    none if it has none itself.
+    """The tombstone to write before a group of another protocol takes the place of a classic group;
+    empty if the classic group has no record.
     """
     return [Record(now.wall_ms, encode_group_metadata_key(group.id), None)] if group.has_records else []
 
@@ -67,7 +67,8 @@ def classic_tombstone(group: ClassicGroup, now: Timestamps) -> list[Record]:
 def upgrade_group(group: ClassicGroup, metadata: CoordinatorMetadata) -> ConsumerChange:
     """The consumer group that takes a classic group's place, and the records that make it. All its
     members are stable in the classic group's generation. Raises GROUP_ID_NOT_FOUND when their
-    subscriptions or assignments cannot be read."""
+    subscriptions or assignments cannot be read, when an assignment has a custom assignor's user
+    data, or when two members have the same partition."""
     change = ConsumerChange(ConsumerGroup(group.id))
     try:
         members = [_to_consumer_member(group, member, metadata) for member in group.members.values()]
@@ -135,9 +136,9 @@ def downgrade_group(
     metadata: CoordinatorMetadata,
     now: Timestamps,
 ) -> ClassicGroup:
-    """The classic group that takes the place of a consumer group whose other members are gone:
-    Stable, in the generation that the group epoch says. The caller writes its record, and begins a
-    rebalance."""
+    """The classic group that takes the place of a consumer group without the members `without`:
+    Stable, with the group epoch as its generation. The caller writes its record, and begins a
+    rebalance if members left or are not at the group epoch."""
     classic = ClassicGroup(
         group.id,
         config,

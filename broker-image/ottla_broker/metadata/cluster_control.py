@@ -2,9 +2,9 @@
 unregistration.
 
 - A broker registers fenced. It is unfenced by the first heartbeat that shows that it has applied
-  the metadata up to its registration, or, if it was fenced later, up to that fencing. Otherwise it
-  would believe that it still leads partitions that others lead by now, and that it has a session
-  (rule 6).
+  the metadata up to its registration, or, if it was fenced later, up to the newest record at its
+  first heartbeat after that fencing. Otherwise it would believe that it still leads partitions that
+  others lead by now, and that it has a session (rule 6).
 - It is fenced on request, when its session expires, or when its port refuses connections
   (`failure_detector`).
 - A new controller has received no heartbeats. A broker that is unfenced in its image may be an
@@ -182,8 +182,8 @@ class ClusterControl:
             self._unfence_offsets.pop(broker, None)
 
     def _required_offset(self, broker: BrokerRegistration) -> int:
-        """The metadata record that the broker must have applied: the newest at its first heartbeat
-        after a fencing.
+        """The metadata record that the broker must have applied: that of its registration, or,
+        after a later fencing, the newest at its first heartbeat since.
         """
         if not broker.fenced:
             return broker.epoch

@@ -1,5 +1,5 @@
-"""The commands of `ottla`, each in the module of its name, which is imported when the command is
-run.
+"""The commands of `ottla`. Each but `broker`, which `main` runs, is in the module of its name,
+which is imported when the command is run.
 """
 
 import os
@@ -68,8 +68,8 @@ class LazyGroup(TyperGroup):
 
 
 def run(arguments: Sequence[str], program: str = "ottla") -> None:
-    """Runs a command and exits with its code. Each error is one line on stderr. `program`: the name
-    of the program in usage texts.
+    """Runs a command and exits with its code. Each error is one line on stderr, after a usage
+    hint if the arguments are invalid. `program`: the name of the program in usage texts.
     """
     app = new_app(HELP, cls=LazyGroup, add_completion=True)
     app.callback()(_root)

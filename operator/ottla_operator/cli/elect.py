@@ -35,7 +35,7 @@ def elect(
     The preferred leader is the first replica of a partition, if it is in sync.
 
     With --unclean, partitions without a leader get one from their live replicas, in sync or not.
-    Records that only other replicas have are lost.
+    Records that the new leader does not have are lost.
     """
     if bool(names) == all_topics:
         raise typer.BadParameter("give topics, or --all")
@@ -62,7 +62,7 @@ def elect(
             return []
         if unclean and not yes:
             partitions = format_count(len(needed), "partition")
-            typer.confirm(f"Records that only other replicas of {partitions} have are lost. Continue?", abort=True)
+            typer.confirm(f"Records of {partitions} that the new leaders do not have are lost. Continue?", abort=True)
         return await elections.elect_leaders(client, election, needed)
 
     results = call_brokers(bootstrap, command_config, work)

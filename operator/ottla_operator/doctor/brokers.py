@@ -113,7 +113,7 @@ async def _examine_address(subject: str, address: Address, security: ClientSecur
             return evaluate_certificate(subject, await _certificate_expiry(host, port, context), time.time())
     except ssl.SSLError as reason:
         impact = "clients that verify certificates do not connect"
-        next_step = "the certificate has to name this host, and ssl.truststore.location its authority"
+        next_step = "use a certificate that names this host, and trust its CA in ssl.truststore.location"
         return Finding(AREA, subject, Severity.problem, describe_os_error(reason), impact, next_step)
     except TimeoutError:
         observed = f"no answer within {TIMEOUT_S:g} s"

@@ -1,4 +1,5 @@
-"""Checks that the operator's service account has the rights that its chart gives it."""
+"""Checks that the operator's service account has the main rights that its chart gives it, and the
+right to write Secrets, which `rbac.secrets` gives."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def evaluate_rights(subject: str, missing: Sequence[MissingRight]) -> Finding:
         impact = "passwords, certificates and logins between brokers are kept in Secrets; open clusters need none"
         next_step = "helm upgrade ottla charts/ottla --reuse-values --set rbac.secrets=true"
         return Finding(AREA, subject, Severity.warning, observed, impact, next_step)
-    impact = "resources are stored, and what they need is not done"
+    impact = "the API server accepts resources, but the operator cannot reconcile them"
     return Finding(AREA, subject, Severity.problem, observed, impact, "helm upgrade ottla charts/ottla --reuse-values")
 
 

@@ -1,4 +1,5 @@
-"""Configs of topics, brokers, groups and mirrors (DescribeConfigs, IncrementalAlterConfigs)."""
+"""Configs of topics, brokers, groups and mirrors, and reports of pipelines and rolls
+(DescribeConfigs, IncrementalAlterConfigs)."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping

@@ -21,7 +21,7 @@ TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 
 class ElectionType(IntEnum):
     """`preferred`: the first replica, if it is in sync. `unclean`: any live replica of a partition
-    without a leader; records that only other replicas have are lost.
+    without a leader; records that the new leader does not have are lost.
     """
 
     preferred = 0

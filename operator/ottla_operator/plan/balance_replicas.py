@@ -1,7 +1,8 @@
 """Evens out replicas among brokers, by one move at a time.
 
 Invariant: a move goes from a broker to one that has at least two replicas fewer, in the home cell
-of its partition, so the sum of the squares falls with each and the moves end.
+of its partition. So each move lowers the sum of the squares of the brokers' replica counts, and the
+moves end.
 """
 
 from collections import defaultdict
