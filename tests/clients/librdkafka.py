@@ -82,7 +82,7 @@ def produce_with(producer: ck.Producer, topic: str, records: Iterable[Message], 
 
 
 def produce_one(settings: Mapping[str, Any], topic: str) -> ck.KafkaError | None:
-    """Produces one record with these settings of librdkafka. Returns the error of its delivery."""
+    """Produces one record, `one`, with these settings. Returns the error of its delivery."""
     errors: list[ck.KafkaError | None] = []
     producer = ck.Producer({**settings, "message.timeout.ms": 10_000, "logger": None, "log_level": 0})
     producer.produce(topic, b"one", on_delivery=lambda error, _: errors.append(error))
