@@ -2,49 +2,41 @@
 from the files.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest import mock
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_operator.kafka import topics as kafka_topics
-from ottla_operator.kafka.client import KafkaClient, Unreachable
+from ottla_operator.kafka.client import Unreachable
 from ottla_operator.local import status_printer
 from ottla_operator.local.documents import Document
 from ottla_operator.local.home import Home
 from ottla_operator.local.live_view import LiveView, State
 from ottla_operator.local.platform import LocalPlatform, local_key
 from ottla_operator.plan.conditions import Conditions, Reconciling, Stalled, kstatus
-from ottla_operator.plan.topics import CreateTopic, ObservedTopic, TopicChange
-from ottla_operator.reconcile import connection, topic_changes
 from ottla_operator.reconcile.controller import Controller
-from ottla_operator.reconcile.platform import Blocked, BrokerAccess
+from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.reconcile.watch_cache import Key, WatchCache
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.mirror import Mirror
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
-from ottla_operator.resources.topic import Topic
 from ottla_operator.resources.validation import FieldPath
 from tests.unit.async_tests import async_test
 from tests.unit.operator import samples
+from tests.unit.operator.topic_brokers import TopicBrokers
 
 
 class LocalPlatformWorld:
-    """`topics`: on the brokers. `errors`: errors that brokers raise at the next requests, the last
-    first. `woken`: keys for which a process change was reported.
-    """
+    """`woken`: keys for which a process change was reported."""
 
     def __init__(self, folder: Path) -> None:
         self.messages: list[str] = []
         self.woken: list[tuple[str, Key]] = []
-        self.topics: dict[str, UUID] = {}
-        self.errors: list[Exception] = []
+        self.brokers = TopicBrokers()
         self.view = LiveView(say=lambda text, kind: self.messages.append(text))
         self.cache = WatchCache()
         self.platform = LocalPlatform(Home(folder), self.view, self.cache, lambda *it: self.woken.append(it))
@@ -67,40 +59,8 @@ class LocalPlatformWorld:
         self.controller.update(resource, is_deleted=True)
 
     async def reconcile(self) -> None:
-        patches: list[tuple[object, str, object]] = [
-            (connection, "connect", self._connect),
-            (self.platform, "broker_access", self._access),
-            (topic_changes, "observe_topics", self._observe),
-            (topic_changes, "apply_topic_change", self._apply),
-            (kafka_topics, "delete_topic_by_id", self._delete),
-        ]
-        with ExitStack() as stack:
-            for target, name, fake in patches:
-                stack.enter_context(mock.patch.object(target, name, fake))
+        with self.brokers.serve(self.platform):
             await self.controller.topics.reconcile(local_key("demo"))
-
-    @asynccontextmanager
-    async def _connect(self, *_: object) -> AsyncIterator[KafkaClient]:
-        yield cast(KafkaClient, None)
-
-    async def _access(self, *_: object) -> BrokerAccess:
-        return BrokerAccess(["127.0.0.1:9092"])
-
-    async def _observe(self, _: KafkaClient, desired: Sequence[Topic]) -> dict[str, ObservedTopic]:
-        found = {it.topic_name: self.topics[it.topic_name] for it in desired if it.topic_name in self.topics}
-        return {name: ObservedTopic(name, 1, 1, topic_id=str(id_), brokers=1) for name, id_ in found.items()}
-
-    async def _apply(self, _: KafkaClient, change: TopicChange) -> None:
-        assert isinstance(change, CreateTopic)
-        self.topics[change.name] = uuid4()
-
-    async def _delete(self, _: KafkaClient, topic_id: UUID) -> bool:
-        if self.errors:
-            raise self.errors.pop()
-        deleted = [name for name, it in self.topics.items() if it == topic_id]
-        for name in deleted:
-            del self.topics[name]
-        return bool(deleted)
 
 
 @async_test
@@ -111,10 +71,10 @@ async def test_a_topic_is_deleted_with_its_resource_once_brokers_answer(tmp_path
     await world.reconcile()
     assert world.messages == ["topic flights created", "topic sums created"]
     world.remove(flights)
-    world.errors = [KafkaError(ErrorCode.not_controller), Unreachable("gone")]
+    world.brokers.deletion_errors = [KafkaError(ErrorCode.not_controller), Unreachable("gone")]
     for _ in range(3):
         await world.reconcile()
-    assert world.topics.keys() == {"sums"}
+    assert world.brokers.topics.keys() == {"sums"}
     assert world.messages[-1] == "cluster demo: deleted with their Topics (deletionPolicy: Delete): flights"
 
 
@@ -124,10 +84,10 @@ async def test_a_deletion_that_brokers_reject_is_reported_once(tmp_path: Path) -
     flights = world.add_topic("flights")
     await world.reconcile()
     world.remove(flights)
-    world.errors = [KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")] * 2
+    world.brokers.deletion_errors = [KafkaError(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")] * 2
     await world.reconcile()
     await world.reconcile()
-    assert world.topics.keys() == {"flights"}
+    assert world.brokers.topics.keys() == {"flights"}
     assert world.messages[1:] == [
         "cluster demo: cannot delete topic flights of the deleted Topic flights: delete.topic.enable is false"
     ]
@@ -142,7 +102,7 @@ async def test_a_topic_that_another_resource_owns_now_stays(tmp_path: Path) -> N
     world.remove(sums)
     world.add_topic("renamed", topicName="flights")
     await world.reconcile()
-    assert world.topics.keys() == {"flights"}
+    assert world.brokers.topics.keys() == {"flights"}
 
 
 @async_test

@@ -20,7 +20,7 @@ async def test_a_change_to_retain_just_before_the_deletion_keeps_the_topic() -> 
     world.delete("kept", deletionPolicy="Retain")
     world.delete("gone")
     await world.reconcile()
-    assert world.topics.keys() == {"kept"} and not await world.recorded()
+    assert world.brokers.topics.keys() == {"kept"} and not await world.recorded()
     assert world.cache.deleted_topics == {KEY: {}}, "what was recorded is forgotten"
 
 
@@ -30,15 +30,15 @@ async def test_a_change_to_retain_is_recorded_while_no_broker_answers() -> None:
     world.create("kept", deletionPolicy="Delete")
     world.create("gone", deletionPolicy="Delete")
     await world.reconcile()
-    world.is_unreachable = True
+    world.brokers.is_unreachable = True
     world.edit("kept", deletionPolicy="Retain")
     world.delete("gone")
     await world.reconcile()
     assert await world.recorded() == {"gone": True}
     after = world.start_another_operator()
-    after.is_unreachable = False
+    after.brokers.is_unreachable = False
     await after.reconcile()
-    assert after.topics.keys() == {"kept"}, "another operator has the records of the first"
+    assert after.brokers.topics.keys() == {"kept"}, "another operator has the records of the first"
 
 
 @async_test
@@ -47,16 +47,16 @@ async def test_a_topic_that_is_created_again_before_a_reconcile_begins_without_r
     world.create("again", deletionPolicy="Delete")
     world.create("kept", deletionPolicy="Delete")
     await world.reconcile()
-    before = dict(world.topics)
+    before = dict(world.brokers.topics)
     world.delete("again")
     world.create("again", deletionPolicy="Delete")
     world.delete("kept", deletionPolicy="Retain")
     world.create("kept", deletionPolicy="Delete")
     await world.reconcile()
-    assert world.topics["again"] != before["again"] and world.topics["kept"] == before["kept"]
-    assert world.status("again")["topicId"] == str(world.topics["again"])
+    assert world.brokers.topics["again"] != before["again"] and world.brokers.topics["kept"] == before["kept"]
+    assert world.status("again")["topicId"] == str(world.brokers.topics["again"])
     assert await world.deletion_records() == {
-        world.uid(name): DeletionRecord(name, name, str(world.topics[name])) for name in ("again", "kept")
+        world.uid(name): DeletionRecord(name, name, str(world.brokers.topics[name])) for name in ("again", "kept")
     }
 
 
@@ -66,14 +66,14 @@ async def test_a_topic_that_is_created_again_while_no_operator_watches_needs_bot
     for name in ("delete", "retain", "other"):
         world.create(name, deletionPolicy="Delete")
     await world.reconcile()
-    before = dict(world.topics)
+    before = dict(world.brokers.topics)
     after = world.start_another_operator()
     after.create("delete", deletionPolicy="Delete")
     after.create("retain")
     after.create("other", deletionPolicy="Delete", topicName="elsewhere")
     await after.reconcile()
-    assert after.topics["delete"] != before["delete"]
-    assert after.topics["retain"] == before["retain"] and after.topics["other"] == before["other"]
+    assert after.brokers.topics["delete"] != before["delete"]
+    assert after.brokers.topics["retain"] == before["retain"] and after.brokers.topics["other"] == before["other"]
     (kept,) = [it for it in after.events if it.startswith("TopicRetained")]
     assert kept.endswith("topics stay with their records: other, retain")
     message = len(after.events)
@@ -89,7 +89,7 @@ async def test_a_topic_whose_resource_was_deleted_while_no_operator_watched_keep
     world.api.objects.pop(("Topic", KEY.namespace, "flights"))
     after = world.start_another_operator()
     await after.reconcile()
-    assert "flights" in after.topics and not await after.recorded()
+    assert "flights" in after.brokers.topics and not await after.recorded()
     assert any(it.startswith("TopicRetained: ") and it.endswith(": flights") for it in after.events)
 
 
@@ -103,7 +103,7 @@ async def test_many_deletions_are_one_event() -> None:
         world.delete(f"t{number:03}")
     message = len(world.events)
     await world.reconcile()
-    assert not world.topics and len(world.events) == message + 1
+    assert not world.brokers.topics and len(world.events) == message + 1
     assert world.events[-1].endswith(": t000, t001, t002, t003, t004, t005, t006, t007, t008, t009 and 290 more")
 
 
@@ -112,9 +112,9 @@ async def test_a_topic_that_no_watch_has_delivered_yet_stays_recorded() -> None:
     world = TopicWorld()
     world.create("flights", deletionPolicy="Delete")
     await world.reconcile()
-    early = TopicWorld(world.api, WatchCache(), world.topics)
+    early = TopicWorld(world.api, WatchCache(), world.brokers)
     await early.reconcile()
-    assert "flights" in early.topics and await early.recorded() == {"flights": False}
+    assert "flights" in early.brokers.topics and await early.recorded() == {"flights": False}
 
 
 @async_test
@@ -122,11 +122,11 @@ async def test_a_topic_that_another_resource_owns_by_then_stays() -> None:
     world = TopicWorld()
     world.create("old", topicName="flights", deletionPolicy="Delete")
     await world.reconcile()
-    before = world.topics["flights"]
+    before = world.brokers.topics["flights"]
     world.create("new", topicName="flights", deletionPolicy="Delete")
     world.delete("old")
     await world.reconcile()
-    assert world.topics["flights"] == before and await world.recorded() == {"new": False}
+    assert world.brokers.topics["flights"] == before and await world.recorded() == {"new": False}
 
 
 @async_test
@@ -134,15 +134,15 @@ async def test_a_topic_that_cannot_be_deleted_does_not_block_others() -> None:
     world = TopicWorld()
     world.create("closed", deletionPolicy="Delete")
     await world.reconcile()
-    world.undeletable = {"closed": "it is a copy of mirror west"}
+    world.brokers.undeletable = {"closed": "it is a copy of mirror west"}
     world.delete("closed")
     world.create("open")
     await world.reconcile()
     assert world.is_ready("open") and await world.recorded() == {"closed": True}
     assert any(it.startswith("TopicDeletionFailed: ") and "mirror west" in it for it in world.events)
-    world.undeletable = {}
+    world.brokers.undeletable = {}
     await world.reconcile()
-    assert world.topics.keys() == {"open"} and not await world.recorded()
+    assert world.brokers.topics.keys() == {"open"} and not await world.recorded()
 
 
 @async_test
@@ -190,7 +190,7 @@ async def test_a_topic_that_brokers_do_not_describe_does_not_block_others() -> N
     world = TopicWorld()
     world.create("hidden")
     world.create("open")
-    world.unauthorized = {"hidden"}
+    world.brokers.unauthorized = {"hidden"}
     await world.reconcile()
     assert world.is_ready("open") and not world.is_ready("hidden")
 
