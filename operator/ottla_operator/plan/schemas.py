@@ -163,8 +163,8 @@ def evaluate_refusal(code: int, message: str, subject: str, readers: Sequence[Su
     """
     status = int(str(code)[:3])
     if status == INCOMPATIBLE:
-        message = f"running Pipelines read {subject}: {describe_readers(readers)}. " if readers else ""
-        return Stalled("IncompatibleSchema", f"{message}{message}")
+        affected = f"running Pipelines read {subject}: {describe_readers(readers)}. " if readers else ""
+        return Stalled("IncompatibleSchema", f"{affected}{message}")
     if status == UNPROCESSABLE and code != NOT_PERMITTED:
         return Stalled("InvalidSchema", message)
     if status >= 500 or status in TRANSIENT_STATUS:

@@ -187,6 +187,7 @@ READERS = [SubjectReader("late", "flights", 2)]
 def test_refusals_are_stalled_unless_they_pass(code: int, expected: str) -> None:
     found = evaluate_refusal(code, "because", "flights-value", READERS)
     assert found.reason == expected
+    assert found.message.endswith("because")
     assert isinstance(found, Reconciling) == (expected == "RetryingAfterError")
     assert ("late (source flights, version 2)" in found.message) == (expected == "IncompatibleSchema")
 
