@@ -9,7 +9,7 @@ for the first record of the pipeline's topic. The home folder is new in every ru
 
 beside: the job `counts` of `bench.pipelines` on 60,000 records, from the start of the driver. It
 runs as a pipeline, by hand with the configuration of pipelines, and by hand with Spark's own
-configuration. Runs alternate.
+configuration. The pipeline writes exactly once, the jobs by hand at least once. Runs alternate.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def measure_command(
                 message = consumer.poll(0.05)
                 if message is not None and message.error() is None:
                     return FirstRow(time.monotonic() - began, processor_seconds(mark))
-        raise SystemExit(f"no row of {command} within {TIMEOUT_S:.0f} s")
+        raise SystemExit(f"no row of {command}: it ended or ran for {TIMEOUT_S:.0f} s")
     finally:
         process.terminate()
         process.wait()

@@ -45,7 +45,9 @@ def run_floor() -> Iterator[_FloorProcess]:
 
 
 def measure_floor(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
-    """Values of the broker divided by those of the loop, measured one after the other."""
+    """The broker's rate in percent of the loop's, and its processor time per request as a multiple
+    of the loop's. Each load is measured on one after the other.
+    """
     with run_broker(test_settings=False) as broker, run_floor() as floor:
         rd.create_topic(broker.bootstrap, TOPIC, PARTITIONS)
         found: dict[str, float] = {}

@@ -1,5 +1,5 @@
-"""Speed of pipelines: beside the same jobs by hand in PySpark and in Kafka Streams, and from write
-to result.
+"""Throughput of pipelines beside the same jobs written by hand, in PySpark and in Kafka Streams;
+their latency from write to result; and their memory.
 
     python -m bench.pipelines throughput --rows 1000000 --runs 3
     python -m bench.pipelines latency --seconds 40
@@ -7,7 +7,7 @@ to result.
 
 throughput: rows per second of all batches but the first two, in which Spark compiles its code, and
 the processor seconds of the whole run. Runs of the versions alternate; figures are medians.
-Kafka Streams has no batches: as many records count as one.
+Kafka Streams has no batches: every BATCH_ROWS records that it commits count as one.
 
 latency: a producer writes 10,000 rows per second, a pipeline copies them to another topic, and a
 consumer (read_committed) reads them there. Prints p50 and p99 of the time from the moment at which
@@ -270,14 +270,16 @@ def new_producer(bootstrap: str, linger_ms: int = 20) -> Producer:
     return Producer({"bootstrap.servers": bootstrap, "linger.ms": linger_ms, "queue.buffering.max.messages": 1_000_000})
 
 
-def produce(producer: Producer, number: int, at: float) -> None:
-    """`at`: the moment at which the row is to be written, in seconds; 0 for a text without one."""
+def produce(producer: Producer, number: int, due_s: float) -> None:
+    """Writes row `number` to EVENTS. `due_s`: the time at which it is to be written, which its
+    column `note` then contains; 0: `note` is NOTE.
+    """
     value = {
         "id": number,
         "item": f"item-{number * 7919 % 1000}",
         "price": number % 1000 / 10,
         "at": "2026-11-01T00:00:00Z",
-        "note": repr(at) if at else NOTE,
+        "note": repr(due_s) if due_s else NOTE,
     }
     while True:
         try:

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LoadSize:
-    """The size of the load: records, or seconds (`*_s`), or the number of repetitions."""
+    """Numbers of records (`large`, `small`, `sustained`), of partitions and of repetitions; seconds
+    (`*_s`)."""
 
-    large: int = 600_000
-    small: int = 2_500_000
+    large: int = 600_000  # of 1 KiB
+    small: int = 2_500_000  # of 100 bytes
     steady_s: float = 30.0
     warm_s: float = 10.0
     kills: int = 20
     pauses: int = 10
-    controllers: int = 5
+    controller_kills: int = 5
     restarts: int = 6
     partitions: int = 10_000
     idle_s: float = 10.0
@@ -29,7 +30,7 @@ QUICK = LoadSize(
     warm_s=1.0,
     kills=2,
     pauses=1,
-    controllers=1,
+    controller_kills=1,
     restarts=1,
     partitions=600,
     idle_s=3.0,

@@ -135,7 +135,7 @@ def measure_faults(run_cluster: RunCluster, selected: Sequence[str], load_size: 
             found["planned"] = max(took)
             _log_values(took)
         if "controller" in selected:
-            times = _log_repetitions(load_size.controllers, "SIGKILL of the controller")
+            times = _log_repetitions(load_size.controller_kills, "SIGKILL of the controller")
             took = [topic_creation_after_controller_loss_s(cluster, number) for number in times]
             found["controller"] = statistics.median(took)
             _log_values(took)

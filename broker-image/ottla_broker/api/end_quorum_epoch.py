@@ -2,8 +2,8 @@
 
 - The leader of the metadata log, before it stops, asks the other voters to elect another one: the
   first of the preferred candidates at once, the others later.
-- A request with another epoch or leader than the known one changes nothing. The response contains
-  the known epoch and leader.
+- A request with an older epoch, or with another leader than the known one of its epoch, changes
+  nothing. A newer epoch is adopted. The response contains the epoch and leader that are then known.
 - v1 adds the candidates' directory ids; with v0 no candidate is preferred.
 """
 

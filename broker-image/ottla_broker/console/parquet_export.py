@@ -1,7 +1,7 @@
 """Records as a Parquet file, written while they are found.
 
-The library takes batches from an iterator until it ends. So it runs in a thread, which waits for
-the batches of the next response.
+`write_parquet` of arro3 takes batches from an iterator until it ends. So it runs in a thread, which
+waits until the search worker has the records of its next response.
 """
 
 import threading
