@@ -110,8 +110,8 @@ def print_latency(title: str, port: int, requests: int) -> None:
 
 
 def generate_with_library(partitions: int) -> float:
-    """Processor seconds that prometheus-client takes to write LABELLED_FAMILIES gauges with a sample
-    for each partition, about as many samples as the broker's scrape has.
+    """Processor seconds that prometheus-client takes to write LABELLED_FAMILIES gauges with a
+    sample for each partition, about as many samples as the broker's scrape has.
     """
 
     class Collector:
