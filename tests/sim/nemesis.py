@@ -15,7 +15,7 @@ from tests.sim.plan import Plan
 from tests.sim.quorum_faults import QuorumFaults
 from tests.sim.triggered_faults import TriggeredFaults
 
-BETWEEN_FAULTS_S = {1: 2.5, 2: 1.5, 3: 1.0, 4: 0.8, 5: 0.7}  # on average
+BETWEEN_FAULTS_S = {1: 2.5, 2: 1.5, 3: 1.0, 4: 0.8, 5: 0.7}  # on average, by number of brokers
 BUDGET_UPDATE_S = 0.1
 MOVED = "brokers moved"
 WIPES = "wiped disk", "wiped founder", "voter lost"
@@ -43,7 +43,7 @@ METADATA_FAULTS = (
 
 
 class WeightedFault(NamedTuple):
-    """A fault that is drawn as often as its weight says beside those of the others."""
+    """A fault that is drawn with a probability proportional to its weight."""
 
     weight: int
     name: str
@@ -176,7 +176,7 @@ class Nemesis:
     async def _power_loss_of_several(self, broker: SimulatedBroker) -> None:
         """Cuts the power of as many of several brokers as the budget allows; kills the others."""
         brokers = [broker, *self._in_progress.sample_free_brokers(broker)]
-        self.cluster.trace.add_line(f"cuts the power of {[one.node_id for one in brokers]}")
+        self.cluster.trace.add_line(f"cuts the power of {[one.node_id for one in brokers]}, or kills them")
         await self._in_progress.run_on(
             brokers[1:], self._broker_faults.run_on_all(brokers, self._broker_faults.power_loss)
         )

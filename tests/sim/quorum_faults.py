@@ -21,7 +21,10 @@ REPLACED_WITHIN_S = 40.0
 
 
 class QuorumFaults:
-    """Each method gets a broker that is reserved for it and may choose another."""
+    """Each fault gets a broker that is reserved for it, and may act on others. It does nothing if
+    there is no leader, if the leader has another fault, or if it needs a healthy cluster and the
+    cluster is not healthy in time.
+    """
 
     def __init__(
         self,
@@ -40,7 +43,7 @@ class QuorumFaults:
     # --- links
 
     async def follower_hears_no_leader(self, reserved: SimulatedBroker) -> None:
-        """In a healthy cluster, drop what the leader sends to one follower.
+        """In a healthy cluster, drops what the leader sends to one follower.
 
         The follower's requests arrive and the others hear the leader, so pre-votes must fail: no
         broker may be elected meanwhile.
@@ -62,8 +65,9 @@ class QuorumFaults:
         await self._when_calm(reserved, cut)
 
     async def leader_without_majority(self, reserved: SimulatedBroker) -> None:
-        """Cuts the leader from all voters but a minority, in one or both directions; often longer
-        than check-quorum allows.
+        """Cuts the leader off from more than half of the other brokers, in one or both directions,
+        often for longer than check-quorum allows. Where some brokers are observers, the leader may
+        keep its majority.
         """
 
         async def cut(leader: SimulatedBroker) -> None:
@@ -98,7 +102,11 @@ class QuorumFaults:
         await self._on_leader(reserved, action)
 
     async def leaders_killed_in_turn(self, reserved: SimulatedBroker) -> None:
-        """Kills or cuts the power of each new leader as soon as it is elected, several times."""
+        """Kills the leader or cuts its power, two to four times in turn.
+
+        The next leader is chosen when the former one runs again. Ends early if there is no leader
+        without another fault for 6 s.
+        """
         for _ in range(self._random.randrange(2, 5)):
             found = await triggers.wait_for_broker(
                 self._cluster, self._random, self._free_leader(reserved), within_s=6.0
@@ -112,9 +120,11 @@ class QuorumFaults:
     # --- disks and voters
 
     async def voter_lost(self, reserved: SimulatedBroker) -> None:
-        """Stops a voter of a healthy cluster for a long time, and sometimes wipes its disk.
+        """Kills a voter of a healthy cluster, and sometimes wipes its disk if the budget allows it.
 
-        If there is a spare broker, that becomes a voter in its place.
+        If there is a spare broker, the voter stays stopped until the spare is a voter in its place,
+        but no longer than a random time up to REPLACED_WITHIN_S. Otherwise it stays stopped for up
+        to 10 s.
         """
 
         async def stop_voter(leader: SimulatedBroker) -> None:
@@ -127,7 +137,7 @@ class QuorumFaults:
             else:
                 node.kill()
             spare = len(self._cluster.brokers) > len(voters)
-            self._trace(f"{node.host}, a voter, stays stopped" + (" until it is replaced" if spare else ""))
+            self._trace(f"{node.host}, a voter, stays stopped" + (", at most until it is replaced" if spare else ""))
             if spare:
                 await triggers.wait_until(
                     lambda: node.node_id not in {broker for broker, _ in committed_voters(self._cluster)},
@@ -143,7 +153,8 @@ class QuorumFaults:
     async def founder_wiped(self, reserved: SimulatedBroker) -> None:
         """Restarts a broker with an empty disk and cluster.found=true beside the others.
 
-        It must join their cluster. The operator never configures this, but administrators may.
+        It must join their cluster. The operator never configures this, but administrators may. Does
+        nothing if the budget does not allow a wipe.
         """
 
         async def action(leader: SimulatedBroker) -> None:
@@ -219,21 +230,27 @@ class QuorumFaults:
 
 
 def all_follow_leader(cluster: SimulatedCluster) -> bool:
-    """True if every broker hears the metadata log's leader. One that still stores an earlier vote,
-    on a slow disk, does not, and the leader may need it for its majority. Neither do those that
-    have missed a paused leader: they may elect another although it is back.
+    """True if every broker runs and knows the same leader of the metadata log.
+
+    A broker that still stores an earlier vote on a slow disk does not know the leader, which may
+    need it for its majority. Nor do brokers that gave up a leader while it was paused: they may
+    elect another although it has resumed.
     """
     leaders = {None if one.broker is None else one.broker.quorum.describe_replica().leader_id for one in cluster}
     return len(leaders) == 1 and not leaders & {None, NO_LEADER}
 
 
 def voters_are_complete(cluster: SimulatedCluster) -> bool:
-    """True if as many brokers vote as should, each with the disk that it has now."""
+    """True if as many brokers are voters as there should be, each with its current disk and
+    address.
+    """
     return not missing_voters(cluster)
 
 
 def missing_voters(cluster: SimulatedCluster) -> list[str]:
-    """Describes what is wrong with the committed voters of the metadata log."""
+    """Describes what is wrong with the committed voters of the metadata log; empty if nothing is.
+    A voter that is stopped is wrong too.
+    """
     voter_set = committed_voter_set(cluster)
     voters = {voter.key for voter in voter_set}
     if not voters:

@@ -1,5 +1,5 @@
-"""States that last for milliseconds and in which a fault matters: waiting for them hits what chance
-would seldom hit.
+"""States in which a fault is likely to show a defect, and functions that wait for them. Many last
+only milliseconds, so faults at random times would seldom hit them.
 """
 
 import asyncio
@@ -29,7 +29,9 @@ def proposes_new_isr_member(partition: Partition) -> bool:
 
 
 def proposed_isr_members(partition: Partition) -> list[int]:
-    """New members that the leader has proposed, in the order in which they would be elected."""
+    """New ISR members that the leader has proposed, in the order in which they would be elected.
+    Empty if this replica is not the leader or has no proposal pending.
+    """
     wanted = () if partition.pending_isr_change is None or not partition.is_leader else partition.pending_isr_change.isr
     return [one for one in partition.registration.replicas if one in wanted and one not in partition.registration.isr]
 
@@ -53,7 +55,9 @@ def has_unsynced_acks(partition: Partition) -> bool:
 
 
 def followers_lag(partition: Partition) -> bool:
-    """True if the leader has records that followers lack."""
+    """True if this replica leads and has records above its high watermark, which in-sync followers
+    may lack.
+    """
     return partition.is_leader and partition.log.high_watermark < partition.log.end
 
 
@@ -72,7 +76,9 @@ def is_coordinator(partition: Partition) -> bool:
 
 
 def is_stale_coordinator(cluster: SimulatedCluster, node: SimulatedBroker) -> bool:
-    """True if other brokers coordinate this broker's groups too and have newer commits."""
+    """True if this broker still leads a partition of __consumer_offsets whose new leader has newer
+    committed records.
+    """
     image = newest_image(cluster)
     offsets = None if image is None else image.topics.get(OFFSETS)
     if offsets is None or node.broker is None:
@@ -127,7 +133,9 @@ def has_unsynced_metadata(broker: Broker) -> bool:
 async def wait_for_broker(
     cluster: SimulatedCluster, random: Random, found: Callable[[], list[SimulatedBroker]], within_s: float = WAIT_S
 ) -> SimulatedBroker | None:
-    """A random result of `found` as soon as there is one; None if there is none in time."""
+    """A random broker of the list that `found` returns, as soon as that is not empty. None if it is
+    still empty after `within_s`.
+    """
     loop = asyncio.get_running_loop()
     until_s = loop.time() + within_s
     while loop.time() < until_s:
