@@ -1,7 +1,7 @@
 """The moment at which a driver is killed: when each of its queries has reached its step.
 
-Some steps are amid a call of the JVM, which no code of Python can stop. So the call has to wait:
-for the lock of the SQLite database of its catalog, or for a free task slot of Spark.
+Some steps are within a call that the JVM executes, which Python code cannot interrupt. So that call
+is made to wait: for the lock of its catalog's SQLite database, or for a free task slot of Spark.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 Step = tuple[str, str]
-"""MODULE:FUNCTION, and when: `before` it, `after` it, or
+"""MODULE:FUNCTION or MODULE:CLASS.METHOD, and the moment of the kill: `before` the call, `after`
+it, or while it runs:
 
-- `committing`: it has written the metadata of an Iceberg table, which its catalog, in a SQLite
-  database, does not name yet;
-- `committed`: it has committed, and its job that looks for files to delete waits for a task slot.
+- `committing`: the call has written the metadata file of an Iceberg table, but the catalog, in a
+  SQLite database, does not name the file yet;
+- `committed`: the call has committed, and its job that looks for files to delete waits for a task
+  slot.
 """
 _POLL_S: Final = 0.002
 _WITHIN_S: Final = 120.0
@@ -42,8 +44,8 @@ class Death:
         self._connections: list[sqlite3.Connection] = []
 
     def await_others(self, when: str) -> None:
-        """Waits until every query has reached its step. Returns if the query is to be killed amid a
-        call, which has still to begin; otherwise it waits here for the kill.
+        """Waits until every query has reached its step. For `committing` and `committed` it then
+        returns, so that the query begins the call; otherwise the query waits here for the kill.
         """
         is_amid = when in ("committing", "committed")
         with self._lock:
@@ -76,7 +78,9 @@ class Death:
 
 
 def _occupy_task_slots() -> Any:
-    """Starts a job that sleeps in each of them. Returns Spark's status tracker."""
+    """Starts a job that sleeps in every task slot, and waits until all are occupied. Returns
+    Spark's status tracker.
+    """
     spark = SparkSession.builder.getOrCreate()
     context: Any = spark.sparkContext
     slots, tracker = context.defaultParallelism, context._jsc.statusTracker()

@@ -1,4 +1,6 @@
-"""Errors of pipelines that cannot run or fail: one sentence that names the field."""
+"""Errors of pipelines that cannot start, or that fail: one sentence, which names the field or the
+object that is wrong.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ottla_spark.streaming.cases import plan_pipeline
 from tests.spark.conftest import Runner, Topics, events, parse_spec
 
 
-def test_error_in_python_is_reported_without_its_traceback(pipeline: Runner, topics: Topics) -> None:
+def test_error_in_python_is_reported_with_the_type_of_the_exception(pipeline: Runner, topics: Topics) -> None:
     topics.create("err-in")
     topics.write("err-in", {"id": 1})
     (pipeline.folder / "steps.py").write_text(
