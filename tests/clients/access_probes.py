@@ -1,6 +1,7 @@
-"""One request or more of each API, to see what its client is refused.
+"""One request or more of each API that asks for a right, except Envelope, to see what its client is
+refused.
 
-The requests of a user name resources that begin with its name: `USER.topic`, which exists,
+Resources in the requests of a user begin with the user's name: `USER.topic`, which exists,
 `USER.absent`, which does not, and `USER.group`, which has a committed offset.
 """
 
@@ -26,7 +27,7 @@ BETWEEN_BROKERS: Final = frozenset(
         "update_raft_voter",
     }
 )
-"""APIs that Kafka serves to its controller's listener alone."""
+"""APIs that Kafka serves on its controller's listener alone."""
 NO_CLUSTER: Final = "another-cluster"
 METADATA_PARTITION: Final = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32  # types of config resources
@@ -35,7 +36,9 @@ UNKNOWN_ID: Final = UUID(int=7)
 
 @dataclass(frozen=True)
 class Names:
-    """The resources that the requests of a user name. `topic_id`: of its topic, at one broker."""
+    """The resources in the requests of one user. `topic_id`: the id of `topic`, which differs
+    between the brokers.
+    """
 
     user: str
     topic: Any
@@ -60,14 +63,14 @@ class Names:
 
 
 Probe = tuple[str, str, dict[str, Any]]
-"""API, what is asked, fields of all versions."""
+"""API, case, and the request's fields in all versions."""
 SINCE: Final = {
     ("offset_fetch", "all topics"): 2,
     ("metadata", "all topics"): 1,
     ("metadata", "two ids"): 12,
     ("create_delegation_token", "for another"): 3,
 }
-"""Versions before these cannot ask it."""
+"""First version of an API that can express the case; any version for cases that are not here."""
 
 
 def probes(names: Names) -> Iterator[Probe]:
@@ -171,8 +174,8 @@ def transaction_probes(names: Names) -> Iterator[Probe]:
 
 
 def share_group_probes(names: Names) -> Iterator[Probe]:
-    """Requests about a group that is not a share group, and about share-partitions that were not
-    initialized.
+    """Requests about a group that is not a share group or does not exist, and about
+    share-partitions that were not initialized.
     """
     member = {"group_id": names.group, "member_id": "A" * 22, "share_session_epoch": 3}
     yield "share_group_heartbeat", "an unknown member leaves", {**member, "member_epoch": -1}

@@ -1,5 +1,5 @@
-"""Values that would attack a page which shows them unescaped; each calls `attacked()` or opens a
-dialog.
+"""Values that would attack a page which shows them unescaped: they call `attacked()`, load from
+another host, hide or change elements of the page, or are evaluated as a template.
 """
 
 from typing import Final

@@ -21,14 +21,18 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True)
 class SecuredBroker:
-    """Ports of the listeners: of super users, of users, and of requests between brokers."""
+    """A broker whose own port, `broker.port`, is for super users. `login` is the port for users,
+    `controller` the port for requests between brokers.
+    """
 
     broker: BrokerProcess
     login: int
     controller: int
 
     async def open_as(self, user: str, *, to_controller: bool = False, client_id: str = "walk") -> Channel:
-        """A connection of a user; of the super user without a name."""
+        """A connection of a user. If `user` is empty, one of the super user, to the broker's own
+        port.
+        """
         if not user:
             return await open_channel(HOST, self.broker.port, client_id)
         login = ClientSecurity("SASL_PLAINTEXT").with_login("PLAIN", user, user)
@@ -40,7 +44,9 @@ class SecuredBroker:
 def run_secured_pair(
     users: Iterable[str], kafka_settings: Mapping[str, Any] | None = None, kafka: str = KAFKA, **settings: Any
 ) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
-    """Apache Kafka of version `kafka` first, which gets `kafka_settings` too."""
+    """Runs both, and yields Apache Kafka first. `kafka` is its version; `kafka_settings` are for it
+    alone, `settings` for both.
+    """
     named = list(users)
     with (
         run_apache_kafka(version=kafka, start=False, **settings, **(kafka_settings or {})) as theirs,

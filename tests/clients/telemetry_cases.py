@@ -1,5 +1,5 @@
 """Requests of clients that push their own metrics (KIP-714). Apache Kafka serves them only with a
-plugin, which is compiled for it.
+plugin, which `add_telemetry_plugin` compiles.
 """
 
 import shutil
@@ -24,7 +24,9 @@ MAX_BYTES = 1 << 20  # telemetry.max.bytes
 
 
 def add_telemetry_plugin(broker: BrokerProcess) -> None:
-    """Has a broker of Apache Kafka, which is not running, start with the plugin."""
+    """Compiles the plugin, and makes a broker of Apache Kafka use it from its next start. Without
+    `javac` it skips the test, or fails in CI.
+    """
     compiler, folder, command = shutil.which("javac"), broker.folder / "plugin", broker.command
     if compiler is None:
         skip_or_fail_in_ci("no `javac` on PATH, which compiles a plugin of Apache Kafka")
@@ -40,7 +42,9 @@ def add_telemetry_plugin(broker: BrokerProcess) -> None:
 
 
 async def subscribe(session: ApiSession, name: str, on: str, metrics: str, interval_ms: int) -> None:
-    """Clients of the connection `on` are to push these metrics. Returns when the broker says so."""
+    """Subscribes to these metrics of the clients on connection `on`. Returns when the broker asks
+    such a client for them.
+    """
     configs = {"metrics": metrics, "interval.ms": str(interval_ms), "match": f"client_id=asking{on}"}
     resource = {
         "resource_type": CLIENT_METRICS_RESOURCE,
@@ -76,7 +80,9 @@ async def push_telemetry(session: ApiSession) -> None:
     await subscribe(session, "pushed", "-push", "a.b", 60_000)
 
     async def push(case: str, instance: int, plus: int = 0, **fields: Any) -> None:
-        """A push of a client that has asked for its subscription before."""
+        """Asks for the client's subscription, then sends two equal pushes. `plus` is added to the
+        subscription's id.
+        """
         client: dict[str, Any] = {"connection": "-push", "client_instance_id": UUID(int=instance)}
         found = await session.send("get_telemetry_subscriptions", **client)
         await session.send_case(case, **client, subscription_id=found.subscription_id + plus, **fields)

@@ -1,4 +1,4 @@
-"""`ottla users` and `ottla acls`, with librdkafka as the client that is allowed or refused."""
+"""`ottla users`, `ottla acls` and `ottla quotas`; what a rule allows is tried with librdkafka."""
 
 import json
 import subprocess

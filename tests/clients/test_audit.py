@@ -61,7 +61,9 @@ class AuditedBroker:
         return [line for line in lines if fields.items() <= line.items()]
 
     def wait_for(self, **fields: object) -> dict[str, Any]:
-        """The first event with these fields: clients try again."""
+        """The first event with these fields, of which there may be more: clients retry. Raises
+        AssertionError if there is none within WITHIN_S.
+        """
         eventually(lambda: self.events(**fields), within_s=WITHIN_S, message=lambda: f"{fields} in {self.events()}")
         return self.events(**fields)[0]
 
@@ -88,7 +90,7 @@ def audited(broker_kind: str, new_broker: NewBroker) -> Iterator[AuditedBroker]:
         yield AuditedBroker(broker, f"127.0.0.1:{login}", admin, file)
 
 
-def test_refused_write_is_one_line_with_who_from_where_and_what(audited: AuditedBroker, name: str) -> None:
+def test_line_of_a_refused_write_names_the_principal_the_host_and_the_topic(audited: AuditedBroker, name: str) -> None:
     rd.create_topic(audited.broker.bootstrap, name)
     allow(audited, name, AclOperation.DESCRIBE)
     with pytest.raises(ck.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
@@ -198,7 +200,7 @@ def token(name: str) -> dict[str, str]:
     return {"type": "DELEGATION_TOKEN", "name": name}
 
 
-def test_topic_has_the_same_lines_and_none_about_itself(audited: AuditedBroker, name: str) -> None:
+def test_audit_topic_has_the_lines_of_the_file_and_none_about_itself(audited: AuditedBroker, name: str) -> None:
     rd.create_topic(audited.broker.bootstrap, name)
     audited.wait_for(request="CreateTopics", resource={"type": "TOPIC", "name": name})
 

@@ -47,7 +47,7 @@ def test_topic_is_created_with_the_brokers_settings(new_broker: NewBroker) -> No
 
 def test_topic_is_created_only_if_both_sides_allow_it(new_broker: NewBroker, broker: BrokerProcess, name: str) -> None:
     unknown = ck.KafkaError.UNKNOWN_TOPIC_OR_PART
-    with rd.open_consumer(broker.bootstrap, name) as reader:  # librdkafka's consumers do not allow it
+    with rd.open_consumer(broker.bootstrap, name) as reader:  # by default, librdkafka's consumers do not allow it
         reader.subscribe([name])
         error = rd.poll_message(reader).error()
     assert error is not None and error.code() == unknown

@@ -35,7 +35,7 @@ def test_a_new_topic_is_measured_and_deleted(broker: BrokerProcess) -> None:
     eventually(lambda: found["topic"] not in topics_of(broker))
 
 
-def test_writing_ends_with_the_bytes_and_a_plot_is_drawn(broker: BrokerProcess) -> None:
+def test_produce_stops_at_max_bytes_and_draws_a_plot(broker: BrokerProcess) -> None:
     done = run_bench(broker, "produce", "--seconds", "60", "--max-bytes", "1000000", "--batch-bytes", "10000")
     assert (done.returncode, done.stderr) == (0, "")
     heading, row, *rest = done.stdout.splitlines()

@@ -95,7 +95,7 @@ def test_append_completes_a_waiting_fetch(broker: BrokerProcess, name: str) -> N
     assert message.value() == b"value 0"
 
 
-def test_too_large_record_is_rejected_and_connection_stays_open(broker: BrokerProcess, name: str) -> None:
+def test_too_large_record_is_rejected_and_not_appended(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name, max_message_bytes=5000)
     with pytest.raises(ck.KafkaException) as refused:
         rd.produce(broker.bootstrap, name, [Message(None, b"x" * 20_000, START_MS)])

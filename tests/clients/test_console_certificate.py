@@ -1,4 +1,4 @@
-"""The console's login with a certificate that a real browser presents."""
+"""The console's login with a client's certificate, which a real browser or `requests` presents."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class CertificateConsole:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CertificateConsole]:
     """Topics `orders`, which CN=alice may describe as User:ALICE, and `payments`, which she may
-    not. No rule maps the subjects of other certificates.
+    not. CN=bob is the super user User:BOB. No rule maps the subjects of other certificates.
     """
     authority = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
     http, port = free_port(), free_port()
@@ -75,7 +75,9 @@ def topics_of_kafka_client(secured: CertificateConsole, certificate: Path, key: 
     return set(ck.Consumer({**settings, "group.id": "unused"}).list_topics(timeout=30).topics)
 
 
-def test_user_is_the_principal_of_the_certificate(browser: Browser, secured: CertificateConsole) -> None:
+def test_user_is_the_principal_of_the_certificate_and_the_session_is_bound_to_it(
+    browser: Browser, secured: CertificateConsole
+) -> None:
     certificate, key = create_client_certificate(secured.authority, "alice")
     presented = {"origin": secured.url, "certPath": str(certificate), "keyPath": str(key)}
     context = browser.new_context(ignore_https_errors=True, client_certificates=[presented])  # type: ignore[list-item]
@@ -104,7 +106,7 @@ def test_user_is_the_principal_of_the_certificate(browser: Browser, secured: Cer
 
 
 def test_client_without_a_users_certificate_is_not_logged_in(secured: CertificateConsole) -> None:
-    """Probes and scrapes need no certificate."""
+    """/livez and the login page need no certificate."""
     trusted, form = str(secured.authority.certificate), f"{secured.url}/login/certificate"
     carol = create_certificate_files(secured.authority, "carol")
 

@@ -1,4 +1,6 @@
-"""The size and the contrasts of the console’s pages in a real browser."""
+"""The console's pages in a real browser: their width, the contrast of their texts, names of their
+controls for screen readers, and whether the Tab key reaches them.
+"""
 
 from collections.abc import Iterator
 
@@ -54,7 +56,7 @@ PAGES = (
         pytest.param(PHONE, True, id="phone-dark", marks=pytest.mark.slow),
     ],
 )
-def test_pages_fit_the_screen_and_texts_have_contrast(
+def test_pages_fit_the_screen_and_are_accessible(
     browser: Browser, console: BrokerProcess, size: tuple[int, int], dark: bool
 ) -> None:
     register(console, "shipments-value", SHIPMENT, SHIPMENT.replace("]}", f",{NOTE}]}}"))
@@ -79,7 +81,7 @@ UNNAMED_CONTROLS = f"""() => [...{CONTROLS}]
   .filter((one) => !(one.labels?.length || one.getAttribute("aria-label") || one.textContent.trim()))
   .map((one) => one.outerHTML.slice(0, 80))"""
 
-# Controls that Tab passes over, or reaches in another order than that of the page.
+# Controls that the Tab key skips, or reaches in another order than that of the page.
 UNREACHABLE_CONTROLS = f"""() => [...{CONTROLS}]
   .filter((one) => one.checkVisibility() && !one.disabled && one.tabIndex !== 0)
   .map((one) => one.outerHTML.slice(0, 80))"""

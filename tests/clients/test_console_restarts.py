@@ -44,7 +44,9 @@ def tab(cluster: ProcessCluster, browser: Browser) -> Iterator[Page]:
 
 
 def create_topics(cluster: ProcessCluster) -> None:
-    """Brokers 1, 2 and 3 have one partition each of WITHOUT_COPIES."""
+    """TOPIC has three partitions with a replica on every broker; brokers 1, 2 and 3 have one
+    partition each of WITHOUT_COPIES.
+    """
     admin = rd.admin_client(cluster.bootstrap)
     topics = [NewTopic(TOPIC, 3, 3), NewTopic(WITHOUT_COPIES, 3, replica_assignment=[[1], [2], [3]])]
     for created in admin.create_topics(topics).values():
@@ -52,7 +54,7 @@ def create_topics(cluster: ProcessCluster) -> None:
 
 
 def throttle(cluster: ProcessCluster, bytes_per_second: str | None) -> None:
-    """Replication of the topic; None: as fast as it can."""
+    """Limits the rate at which each broker replicates TOPIC. None removes the limit."""
     alter(cluster, ResourceType.TOPIC, TOPIC, "follower.replication.throttled.replicas", "*")
     for broker in map(str, cluster.brokers):
         alter(cluster, ResourceType.BROKER, broker, "follower.replication.throttled.rate", bytes_per_second)
