@@ -33,7 +33,9 @@ MISSING_INTERNAL_TOPICS = 3
 
 
 class Granted:
-    """Allows what was granted. `asked`: all that it was asked for."""
+    """An authorizer that allows what was granted. `asked`: the operations and types of resources
+    that `allows` was asked for; `allows_any` records nothing.
+    """
 
     allows_everything = False
     generation = 0
@@ -51,7 +53,9 @@ class Granted:
 
 
 class Controller:
-    """Refuses to create topics. `created`: their names."""
+    """A controller that creates nothing and reports no error. `created`: names of the topics that
+    it was asked to create.
+    """
 
     def __init__(self) -> None:
         self.created: list[str] = []

@@ -114,7 +114,7 @@ def test_max_message_bytes_counts_the_whole_batch(folder: LogFolder) -> None:
     assert append_committed(folder.create(), data) == (0, 0)
 
 
-def test_an_unknown_message_format_is_rejected_before_the_size_and_offset_of_its_batch(folder: LogFolder) -> None:
+def test_message_format_is_checked_before_the_offset_and_the_offset_before_the_size(folder: LogFolder) -> None:
     data = bytearray(batch(1, size=100))
     data[:8], data[16] = b"\0\0\0\0\0\0\0\7", 3
     config = LogConfig(max_message_bytes=len(data) - 1)
@@ -141,7 +141,7 @@ def test_rule_14_a_compacted_topic_refuses_records_without_a_key(folder: LogFold
     assert append_committed(folder.create(), batch(1)) == (0, 0)
 
 
-def test_rule_15_log_append_time_changes_bytes_that_the_crc_covers(folder: LogFolder) -> None:
+def test_rule_15_with_log_append_time_the_crc_is_computed_again(folder: LogFolder) -> None:
     folder.config = LogConfig(message_timestamp_type="LogAppendTime")
     log = folder.create()
     done = log.append_as_leader(batch(2, timestamp=5), leader_epoch=0, now_ms=NOW + 9)

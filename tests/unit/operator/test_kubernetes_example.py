@@ -1,5 +1,5 @@
-"""README's commands for Kubernetes and the manifests that they apply agree with each other and with
-the chart.
+"""README's commands for Kubernetes and the manifests that they apply agree with each other, with
+the Cluster of the example and with the project's version.
 """
 
 import re

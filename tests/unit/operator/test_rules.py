@@ -1,5 +1,5 @@
-"""Every rule gives the same result in CEL and in Python, and resources are validated with readable
-problems.
+"""Every rule that celpy can evaluate gives the same result in CEL and in Python, and resources are
+validated with readable problems.
 """
 
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""Random pairs of schemas that are alike, and values of them, from one random generator."""
+"""Random schemas, schemas similar to them, and random values, from one random generator."""
 
 import copy
 import json
@@ -17,7 +17,7 @@ class AvroSchemas:
         self._count = 0
 
     def new_schema(self, depth: int = 0) -> Any:
-        """`depth`: in the schema around it. Names of types are unique."""
+        """`depth`: number of schemas that enclose this one. Names of types are unique."""
         random = self._random
         kind = random.choice(("primitive", "primitive", "enum", "fixed", "array", "map", "union", "record", "record"))
         if depth > 2:
@@ -41,7 +41,7 @@ class AvroSchemas:
         return random.choice(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
     def similar_schema(self, schema: Any) -> Any:
-        """A copy with a few changes, compatible or not."""
+        """A copy with a few changes or none, compatible or not; sometimes an unrelated schema."""
         random, schema = self._random, copy.deepcopy(schema)
         if random.random() < 0.1:
             return self.new_schema(2)
@@ -149,7 +149,7 @@ class JsonSchemas:
         return found
 
     def similar_schema(self, schema: Any) -> Any:
-        """A copy with a few changes, compatible or not."""
+        """A copy with a few changes or none, compatible or not; sometimes an unrelated schema."""
         random = self._random
         schema = json.loads(json.dumps(schema))
         other = self.new_schema()
@@ -158,7 +158,7 @@ class JsonSchemas:
         return schema if random.random() < 0.7 else self.new_schema()
 
     def new_value(self, depth: int = 0) -> Any:
-        """Any value, of whatever schema."""
+        """Any value, whether a schema accepts it or not."""
         random = self._random
         match random.randrange(8 if depth < 2 else 6):
             case 0 | 1:

@@ -38,8 +38,8 @@ def numbers_of(lines: list[str]) -> list[int]:
 
 
 class SlowFile:
-    """A file that accepts data when `is_writable` is set. `fails`: the next appends raise
-    OSError.
+    """A file that accepts data when `is_writable` is set. `fails`: how many of the next appends
+    raise OSError.
     """
 
     def __init__(self) -> None:

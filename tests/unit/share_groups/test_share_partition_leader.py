@@ -1,4 +1,6 @@
-"""The amount of log that is read to deliver what a member asks for."""
+"""The leader of a share-partition: how much of the log it reads for a delivery, and that it refuses
+requests when its state is fenced or its session with the controller has ended.
+"""
 
 from typing import Any
 from uuid import UUID
@@ -38,14 +40,14 @@ async def test_a_member_that_wants_one_record_does_not_have_the_whole_log_read()
 
 
 class NewerShareCoordinator:
-    """A share coordinator to which the leader's state epoch is over."""
+    """A share coordinator that has a newer state epoch than the leader, and refuses its writes."""
 
     async def write(self, key: SharePartitionKey, update: StateUpdate) -> None:
         raise KafkaError(ErrorCode.fenced_state_epoch, "state epoch 2 has begun")
 
 
 @async_test
-async def test_a_member_whose_groups_offsets_were_set_looks_for_the_leader_again() -> None:
+async def test_leader_whose_state_epoch_is_fenced_closes_and_answers_not_leader() -> None:
     config = ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
     partition: Any = FakePartition(FakeLog())
     states: Any = NewerShareCoordinator()

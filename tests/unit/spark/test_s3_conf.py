@@ -19,7 +19,7 @@ ENDPOINT = "http://store:9000"
 
 
 def spec(sink: dict[str, Any], **more: Any) -> PipelineSpec:
-    """A Pipeline with one source and this sink."""
+    """The spec of a Pipeline with one source and this sink; `more` are further fields."""
     return PipelineSpec.parse(
         {
             "clusterRef": {"name": "c"},
@@ -98,7 +98,7 @@ def test_rest_catalogs_read_and_write_in_the_store(tmp_path: Path) -> None:
     rest = iceberg(type="rest", uri="http://h", properties={"s3.path-style-access": "false"})
     conf = iceberg_conf([rest], FOLDER, None, properties)
     assert conf["spark.sql.catalog.lake.s3.endpoint"] == ENDPOINT
-    assert conf["spark.sql.catalog.lake.s3.path-style-access"] == "false", "the catalog's own properties count"
+    assert conf["spark.sql.catalog.lake.s3.path-style-access"] == "false", "the catalog's own properties win"
     hadoop = iceberg_conf([iceberg(type="hadoop", warehouse="s3a://b/w")], FOLDER, None, properties)
     assert not any(".s3." in name for name in hadoop)
     assert iceberg_s3_properties(None, None) == {}

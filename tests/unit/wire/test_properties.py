@@ -12,8 +12,8 @@ CHARACTERS = st.characters(exclude_categories=["Cs"])
 
 
 def escaped(text: str, *, key: bool) -> str:
-    """The text as java.util.Properties.store writes it, except that characters beyond ASCII are not
-    escaped.
+    """The text as java.util.Properties.store writes it to a Writer: unlike to an OutputStream, no
+    character becomes \\uXXXX.
     """
     written = ""
     for at, character in enumerate(text):
