@@ -1,5 +1,7 @@
 """Connections that are accepted at once, later, or not at all."""
 
+import pytest
+
 from ottla_broker.config import Config
 from ottla_broker.connection_quotas import MAX_WAIT_S, ConnectionQuotas, Room
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
@@ -79,3 +81,15 @@ def test_listener_has_a_rate_of_its_own() -> None:
     tried = quotas(listener_name_clients_max_connection_creation_rate="1")
     assert [tried.count_connection("CLIENTS", HOST) for _ in range(11)][-1] == 1.0
     assert [tried.count_connection("BROKERS", HOST) for _ in range(40)] == [0.0] * 40
+
+
+def test_refusal_above_a_rate_is_logged_with_the_limit_that_was_reached(caplog: pytest.LogCaptureFixture) -> None:
+    rate = "max.connection.creation.rate"
+    for settings, limit in (
+        ({"max_connection_creation_rate": "1"}, f"{rate}=1"),
+        ({f"listener_name_clients_{rate.replace('.', '_')}": "1"}, f"listener.name.clients.{rate}=1"),
+    ):
+        tried = quotas(None, **settings)
+        while tried.count_connection("CLIENTS", HOST) is not None:
+            pass
+        assert caplog.messages[-1] == f"refused connection from {HOST}: {limit} reached"
