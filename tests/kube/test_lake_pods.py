@@ -40,7 +40,7 @@ SPARK = {
     "executor": {"instances": 1, "cores": "100m", "memory": "768Mi"},
     "conf": {"spark.sql.shuffle.partitions": "1"},
 }
-PIPELINES = ("lake-orders", "sums")
+PIPELINES = ("lake-visits", "sums")
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def topic(rest_catalog: str, store: dict[str, Any]) -> dict[str, Any]:
         "iceberg": {"table": "rest.shop.rows", "catalog": catalog},
         "format": FORMAT,
         "interval": "1s",
-        "checkpoint": checkpoint("lake-orders"),
+        "checkpoint": checkpoint("lake-visits"),
         "s3": store,
         "spark": SPARK,
     }
@@ -89,8 +89,8 @@ def pipeline(database: PostgreSQL, store: dict[str, Any]) -> dict[str, Any]:
     iceberg = {"table": "jdbc.shop.sums", "catalog": catalog}
     return {
         "clusterRef": {"name": CLUSTER_NAME},
-        "sources": {"orders": {"topic": "orders", "format": FORMAT}},
-        "transforms": [{"name": "sums", "sql": "SELECT city, count(*) AS n FROM orders GROUP BY city"}],
+        "sources": {"visits": {"topic": "visits", "format": FORMAT}},
+        "transforms": [{"name": "sums", "sql": "SELECT city, count(*) AS n FROM visits GROUP BY city"}],
         "sinks": [{"from": "sums", "key": ["city"], "outputMode": "update", "iceberg": iceberg}],
         "trigger": {"interval": "1s"},
         "checkpoint": checkpoint("sums"),
@@ -112,8 +112,8 @@ def test_tables_of_two_catalogs_are_on_s3_with_credentials_of_secrets(
     for name, values in SECRETS.items():
         api.request("POST", secrets, {"metadata": {"name": name}, "stringData": values})
     on_store = {"endpoint": store.endpoint, "secretRef": {"name": "store"}}
-    resources.create("Topic", "orders", topic(rest_catalog, on_store))
-    resources.wait_for_status("Topic", "orders")
+    resources.create("Topic", "visits", topic(rest_catalog, on_store))
+    resources.wait_for_status("Topic", "visits")
     rows = [(number, ["Prague", "Zürau", "Berlin"][number % 3]) for number in range(60)]
     produce(demo.bootstrap(), rows[:40])
     resources.create("Pipeline", "sums", pipeline(database, on_store))
@@ -123,7 +123,7 @@ def test_tables_of_two_catalogs_are_on_s3_with_credentials_of_secrets(
 
     def describe() -> str:
         found = [f"{status(it)}\n{describe_pods(demo.operator.kube, NAMESPACE, it)}" for it in PIPELINES]
-        return "\n".join([*found, str(resources.get("Topic", "orders").get("status"))])
+        return "\n".join([*found, str(resources.get("Topic", "visits").get("status"))])
 
     def has_progress(name: str, before: object) -> bool:
         found = status(name)
@@ -139,10 +139,10 @@ def test_tables_of_two_catalogs_are_on_s3_with_credentials_of_secrets(
         sums = Counter(city for _, city in expected)
         eventually(lambda: read_rows(rest_catalog, store) == Counter(expected), within_s=60, message=describe)
         eventually(lambda: read_sums(database, store) == Counter(sums.items()), within_s=60, message=describe)
-        lake = resources.get("Topic", "orders")["status"]["lake"]
-        assert lake["pipeline"] == "lake-orders"
+        lake = resources.get("Topic", "visits")["status"]["lake"]
+        assert lake["pipeline"] == "lake-visits"
         eventually(
-            lambda: resources.get("Topic", "orders")["status"]["lake"].get("lagRecords") == 0,
+            lambda: resources.get("Topic", "visits")["status"]["lake"].get("lagRecords") == 0,
             within_s=60,
             message=describe,
         )
@@ -167,14 +167,14 @@ def test_tables_of_two_catalogs_are_on_s3_with_credentials_of_secrets(
         assert any(it.endswith("/commits/1") for it in store.files(f"checkpoints/{name}")), describe()
     assert any(it.endswith(".parquet") for it in store.files("of-database/shop/sums"))
     resources.delete("Pipeline", "sums")
-    resources.delete("Topic", "orders")
-    eventually(lambda: "lake-orders" not in resources.list_objects("ottla.dev/v1alpha1", "pipelines"), within_s=120)
+    resources.delete("Topic", "visits")
+    eventually(lambda: "lake-visits" not in resources.list_objects("ottla.dev/v1alpha1", "pipelines"), within_s=120)
 
 
 def produce(bootstrap: str, rows: list[tuple[int, str]]) -> None:
     for partition in range(2):
         values = [json.dumps({"id": number, "city": city}).encode() for number, city in rows if number % 2 == partition]
-        rd.produce(bootstrap, "orders", [Message(None, it, START_MS) for it in values], partition=partition)
+        rd.produce(bootstrap, "visits", [Message(None, it, START_MS) for it in values], partition=partition)
 
 
 def read_rows(rest_catalog: str, store: S3Server) -> Counter[tuple[Any, ...]]:
