@@ -231,6 +231,8 @@ class ShareStateShard:
         }
         if cold:
             await wait_for_write(self._write_snapshots(cold))
+        if not self._entries:  # all were deleted meanwhile
+            return
         self._journal.delete_records_before(min(entry.snapshot_offset for entry in self._entries.values()))
 
 
