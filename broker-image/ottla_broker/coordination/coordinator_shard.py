@@ -60,8 +60,8 @@ class MemberSessions(Protocol):
 
 
 class GroupCoordinatorShard:
-    """`groups` and `offsets` hold the replicated state; groups that rebalance also hold state that
-    is being written.
+    """`offsets` holds what is replicated. `groups` also holds changes whose records are being
+    written.
     """
 
     def __init__(
@@ -129,8 +129,8 @@ class GroupCoordinatorShard:
             yield
 
     def close(self) -> None:
-        """Called when this broker no longer leads the partition, or is about to load it again.
-        Waiting requests fail with NOT_COORDINATOR.
+        """Called when this broker no longer leads the partition, is about to load it again, or
+        stops. Waiting JoinGroup and SyncGroup requests fail with NOT_COORDINATOR.
         """
         self.state = ShardState.closed
         for _, timer in self._timers.values():
@@ -148,8 +148,8 @@ class GroupCoordinatorShard:
     # -- groups ------------------------------------------------------------------------------------
 
     def timestamps(self) -> Timestamps:
-        """The present time. Made once for each time of the event loop, because each request of a
-        group asks for it."""
+        """The present time. The same object until the event loop's time changes, because each
+        request of a group asks for it."""
         now_s = self._loop.time()
         if now_s != self._time_s:
             self._time_s = now_s
@@ -331,7 +331,7 @@ class GroupCoordinatorShard:
 
     def _delete_group(self, group: ClassicGroup | ConsumerGroup | StreamsGroup, keys: list[OffsetCommitKey]) -> Write:
         """Writes tombstones for a group and its offsets. The group is removed at once, so that a
-        member that joins now creates a new one; it is restored if the write fails."""
+        member that joins now creates a new one. A classic group is restored if the write fails."""
         if isinstance(group, ConsumerGroup | StreamsGroup):
             try:
                 if isinstance(group, ConsumerGroup):
