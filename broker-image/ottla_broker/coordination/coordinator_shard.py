@@ -330,8 +330,10 @@ class GroupCoordinatorShard:
         return None
 
     def _delete_group(self, group: ClassicGroup | ConsumerGroup | StreamsGroup, keys: list[OffsetCommitKey]) -> Write:
-        """Writes tombstones for a group and its offsets. The group is removed at once, so that a
-        member that joins now creates a new one. A classic group is restored if the write fails."""
+        """Writes tombstones for a group and its offsets, also those of open transactions. The group
+        is removed at once, so that a member that joins now creates a new one. A classic group is
+        restored if the write fails."""
+        keys = list(dict.fromkeys((*keys, *self.pending_offsets.group_keys(group.id))))
         if isinstance(group, ConsumerGroup | StreamsGroup):
             try:
                 if isinstance(group, ConsumerGroup):
@@ -343,8 +345,7 @@ class GroupCoordinatorShard:
             return self._write_tombstones(keys)
         del self.groups[group.id]
         self.classic_groups.close_group(group, ErrorCode.coordinator_not_available)
-        keys = [*keys, *self.pending_offsets.group_keys(group.id)]
-        records = self._tombstones(dict.fromkeys(keys))
+        records = self._tombstones(keys)
         if group.has_records:
             records.append(Record(self._runtime.now_ms(), encode_group_metadata_key(group.id), None))
         if not records:
