@@ -5,9 +5,11 @@ its topic.
 
 - `uniform`, the default, balances first, and keeps as many partitions as possible where they are.
   Members that all subscribe to the same topics get numbers of partitions that differ by one at
-  most. Otherwise no partition can be moved to a member that has two fewer.
+  most. With different subscriptions, no partition can be moved to a subscriber that has two or more
+  partitions fewer than its owner.
 - `range` gives each member a contiguous range of each topic's partitions. Members that subscribe to
-  topics of the same size get the same partitions of each, which joins need. It keeps nothing.
+  topics of the same size get the same partitions of each, which joins need. It ignores the present
+  assignment.
 """
 
 from collections import defaultdict
@@ -69,7 +71,7 @@ def assign_range(members: Members, counts: PartitionCounts) -> dict[str, Assignm
 
 
 def assign_uniformly(members: Members, counts: PartitionCounts) -> dict[str, Assignment]:
-    """A member whose target does not change keeps the same object."""
+    """With equal subscriptions, a member whose target does not change keeps the same object."""
     kept, unassigned = _keep_valid_partitions(members, counts)
     if len({member.topics for member in members.values()}) == 1:
         return _balance_equal_subscriptions(kept, unassigned)
@@ -81,8 +83,8 @@ def assign_uniformly(members: Members, counts: PartitionCounts) -> dict[str, Ass
 def _keep_valid_partitions(
     members: Members, counts: PartitionCounts
 ) -> tuple[dict[str, Assignment], list[TopicIdPartition]]:
-    """The partitions of its target that each member may keep, and those without a member. Called
-    for each member that joins, with all members: most keep their target as it is."""
+    """The partitions of its present target that each member may keep, and the partitions that no
+    member keeps. Fast for members that keep their whole target, as most do when a member joins."""
     subscribed = sorted(frozenset().union(*(member.topics for member in members.values())))
     free = {topic: set(range(counts.get(topic, 0))) for topic in subscribed}
     kept: dict[str, Assignment] = {}
@@ -112,7 +114,8 @@ def _take_valid_partitions(
 def _balance_equal_subscriptions(
     kept: dict[str, Assignment], unassigned: list[TopicIdPartition]
 ) -> dict[str, Assignment]:
-    """The members that have most are those with one partition more, so that fewest move."""
+    """If the partitions do not divide evenly, the members that already have most get one more, so
+    that the fewest partitions move."""
     sizes = {member_id: sum(map(len, assignment.values())) for member_id, assignment in kept.items()}
     size, larger = divmod(len(unassigned) + sum(sizes.values()), len(kept))
     by_size = sorted(kept, key=lambda member_id: (-sizes[member_id], member_id))

@@ -1,13 +1,14 @@
 """The audit log in a topic of the cluster (`audit.topic`), one JSON object for each record.
 
-- The broker appends to a partition that it leads, and sends to another broker where it leads none.
-  Neither is a request of a client, so that the log has no lines about itself.
+- The broker appends to a partition of the topic that it leads. If it leads none, it sends to the
+  leader of one. Neither is a request of a client, so the log has no lines about itself.
 - The topic is created when the first line is written, with `num.partitions` and
   `default.replication.factor`.
 - A line is written when all in-sync replicas have it. Writes that fail are repeated, so that a line
   may be there twice.
-- A broker that stops writes what it has recorded first. What it cannot write within CLOSE_TIMEOUT_S
-  goes to its own log. Lines above MAX_WAITING_LINES are counted.
+- Before a broker stops, it writes the lines that wait. Those that it cannot write within
+  CLOSE_TIMEOUT_S go to its own log. A line is dropped if MAX_WAITING_LINES wait already; the number
+  of dropped lines is written to the topic later.
 """
 
 import asyncio
@@ -38,7 +39,8 @@ CLOSE_TIMEOUT_S: Final = 5.0
 
 @dataclass(eq=False, repr=False)
 class TopicAudit:
-    """`dropped`: lines that are in no topic. `_create_topic`: returns when the topic exists."""
+    """`dropped`: number of lines that were not written to the topic. `_create_topic` creates the
+    topic if it is missing, and returns when this broker's metadata have it."""
 
     _topic: str
     _partitions: Partitions

@@ -62,10 +62,12 @@ class AutoTopicCreator:
 
     async def create_topic(self, name: str, *, allowed: bool = True) -> None:
         """Creates a topic that a client asked for, if the request (`allowed`) and
-        `auto.create.topics.enable` allow it. Returns when the topic is in the image.
+        `auto.create.topics.enable` allow it. A coordinator's topic is created in any case. Returns
+        when the topic is in the image.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR;
-        NOT_CONTROLLER without a controller."""
+        Raises UNKNOWN_TOPIC_OR_PARTITION if the topic may not be created or is not in the image in
+        time, INVALID_TOPIC_EXCEPTION, the controller's error such as INVALID_REPLICATION_FACTOR,
+        and NOT_CONTROLLER without a controller."""
         validate_topic_name(name)
         if name == OFFSETS_TOPIC:
             await self._create_if_missing(self._offsets_topic())

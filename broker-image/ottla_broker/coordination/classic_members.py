@@ -52,8 +52,10 @@ def join_group(
     config: ConsumerGroupConfig,
     now: Timestamps,
 ) -> JoinResult:
-    """Adds or updates a member of the classic protocol in a consumer group. Raises
-    GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """Adds or updates a member of the classic protocol in a consumer group. If the request
+    `needs_member_id` and has none, the member is not added: the result has its new id and the error
+    MEMBER_ID_REQUIRED. Raises GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL,
+    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH.
     """
     group = change.group
     member_id = request.member_id or request.unique_suffix
@@ -102,8 +104,9 @@ def join_group(
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinRequest) -> None:
-    """A classic member must share a protocol with the other classic members, so that the group can
-    become a classic group again."""
+    """The request must have a protocol that all classic members support, so that the group can
+    become a classic group again. As in Kafka, the former protocols of the member itself count, too.
+    """
     classic = [member.classic for member in group.members.values() if member.classic is not None]
     shared = {name for name, _ in request.protocols}
     for one in classic:

@@ -14,7 +14,8 @@ GroupWithOffsets = ClassicGroup | ConsumerGroup | StreamsGroup
 
 
 def find_group_with_offsets(groups: Mapping[str, Group], group_id: str) -> GroupWithOffsets | None:
-    """Raises GROUP_ID_NOT_FOUND for a share group, which commits no offsets."""
+    """None for a group that does not exist. Raises GROUP_ID_NOT_FOUND for a share group, which
+    commits no offsets."""
     group = groups.get(group_id)
     if isinstance(group, ShareGroup):
         raise KafkaError(ErrorCode.group_id_not_found, f"Group {group_id} is a share group, which has no offsets.")
@@ -52,8 +53,9 @@ def check_transactional_commit(
     partitions: Collection[tuple[str, int]],
 ) -> None:
     """Producers that do not know the group's membership send generation −1 and no member (KIP-447).
-    Raises ILLEGAL_GENERATION when a generation is given and is not the group's, UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID.
+    Raises ILLEGAL_GENERATION when a generation is given and is not the one of the group or member,
+    or the group does not exist; UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID; COORDINATOR_NOT_AVAILABLE
+    for a group that was just deleted.
     """
     if group is None:
         if generation >= 0:
@@ -75,7 +77,7 @@ def _check_member_epoch(
     epoch: int,
     partitions: Collection[tuple[str, int]],
 ) -> None:
-    """Raises ILLEGAL_GENERATION for a stale epoch."""
+    """Raises what `check_commit` raises, but ILLEGAL_GENERATION for a stale epoch."""
     try:
         check_commit(group, group_id, member_id, None, epoch, MEMBER_EPOCHS_SINCE, partitions)
     except KafkaError as reason:

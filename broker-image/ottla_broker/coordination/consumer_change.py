@@ -28,8 +28,9 @@ def write_member(change: ConsumerChange, member: ConsumerMember) -> None:
 
 
 def write_assignment(change: ConsumerChange, member: ConsumerMember) -> None:
-    """Writes the assignment of `member`, the group's member with another assignment. The group gets
-    `member` itself, and makes an equal one when it loads the record."""
+    """Writes the assignment of `member`, which takes the place of the group's member with its id.
+    The group gets `member` itself; `GroupChange.write` would build an equal one, which costs time.
+    """
     change.add_record(CurrentAssignmentKey(change.group.id, member.id), member.assignment_value())
     change.group.set_member(member.id, member)
 

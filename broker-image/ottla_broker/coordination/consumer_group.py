@@ -309,8 +309,8 @@ class ConsumerGroup:
 
 
 class ConsumerGroupUndo:
-    """Returns a group to a former state. Saves only the entries that records change, so its cost
-    does not depend on the size of the group."""
+    """Restores the state that a group had when this was made. Saves only the entries that records
+    change, so its cost does not depend on the size of the group."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group

@@ -151,7 +151,7 @@ _MEMBER: Final = flexible(
     Field("string", nullable=True),
     Field("int32"),
     Field("string", nullable=True),
-    # Kafka leaves the field out only for this value, so it writes null, too.
+    # Kafka omits the field only for this default; it writes null for other members.
     Field(_CLASSIC_MEMBER, tag=0, default=ClassicMemberMetadata(0, ())),
 )
 _TARGET_ASSIGNMENT_EPOCH: Final = flexible(TargetAssignmentEpochValue, Field("int32"))

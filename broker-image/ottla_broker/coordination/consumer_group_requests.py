@@ -89,8 +89,8 @@ class ConsumerGroupRequests:
     # -- the consumer protocol ---------------------------------------------------------------------
 
     async def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> HeartbeatResult:
-        """Runs a ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND and the errors of
-        `consumer_heartbeat`.
+        """Runs a ConsumerGroupHeartbeat. Raises GROUP_ID_NOT_FOUND, also for a group that cannot
+        become a consumer group; the errors of `consumer_heartbeat`; and those of the write.
         """
         if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             return await self._leave(self.find_group(group_id), request)
@@ -103,8 +103,8 @@ class ConsumerGroupRequests:
 
     def queue_heartbeat(self, group_id: str, request: ConsumerHeartbeat, complete: OnHeartbeat) -> None:
         """Queues a heartbeat, which must not be that of a leaving member. The heartbeats of a group
-        run together at the end of this turn of the event loop. `complete` is called with the result
-        once the records that the heartbeat wrote are replicated.
+        run together at the end of this turn of the event loop. `complete` is called once, with the
+        result when the records that the heartbeat wrote are replicated, or with a KafkaError.
         """
         self._turn.add(group_id, WaitingHeartbeat(request, complete))
 
@@ -274,8 +274,9 @@ class ConsumerGroupRequests:
         return codes
 
     def delete_empty_group(self, group: ConsumerGroup) -> None:
-        """Deletes a group without members, so that a classic group may take its id. Raises
-        KafkaError if the log does not accept that.
+        """Deletes a group without members, but not its offsets. A classic group may then take its
+        id. Returns when the tombstones are in the leader's log. Raises KafkaError if the log does
+        not accept them.
         """
         change = ConsumerChange(group)
         consumer_change.remove_group(change)
@@ -316,5 +317,5 @@ class ConsumerGroupRequests:
             classic.schedule_session_timeout(member, now)
         self._store.schedule_timer(classic)
         if needs_rebalance:
-            self._classic_groups.rebalance(classic, "the last member of the consumer protocol left")
+            self._classic_groups.rebalance(classic, "no member uses the consumer protocol any more")
         return write

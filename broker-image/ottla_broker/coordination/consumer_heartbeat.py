@@ -290,7 +290,7 @@ def reconcile(
     owned: Assignment | None,
     has_subscription_changed: bool,
 ) -> ConsumerMember:
-    """Moves the member one step towards its target."""
+    """Moves the member one step towards its target. Raises FENCED_MEMBER_EPOCH."""
     group = change.group
     if member.is_reconciled_to(group.assignment_epoch) and not has_subscription_changed:
         return member

@@ -50,7 +50,7 @@ class ConsumerMember(NamedTuple):
     client_host: str = ""
     rebalance_timeout_ms: int = -1
     subscribed_topic_names: tuple[str, ...] = ()
-    subscribed_topic_regex: str = ""  # none; Kafka writes and describes it so, too
+    subscribed_topic_regex: str = ""  # empty for none, as in Kafka's records and descriptions
     server_assignor: str | None = None
     classic: ClassicMemberMetadata | None = None
     epoch: int = JOINING_EPOCH

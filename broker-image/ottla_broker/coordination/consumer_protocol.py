@@ -53,7 +53,8 @@ _ASSIGNMENT: Final = RecordFormat(
 
 
 def read_version(data: bytes) -> int:
-    """Raises MalformedMessage."""
+    """The version of a subscription or assignment; LATEST for a later one. Raises
+    MalformedMessage."""
     if len(data) < 2:
         raise MalformedMessage(f"{len(data)} bytes have no version")
     version = int.from_bytes(data[:2], "big", signed=True)
@@ -68,8 +69,8 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_subscribed_topics(subscription: bytes) -> list[str]:
-    """The topics of a subscription, whatever else it holds: they follow its version, i16, in every
-    version. Raises struct.error, UnicodeDecodeError or IndexError for other bytes.
+    """Only the topics of a subscription of any version: they are its first field, after the version
+    number (i16). Raises struct.error, UnicodeDecodeError or IndexError for other bytes.
     """
     (count,) = struct.unpack_from(">i", subscription, 2)
     at, topics = 6, []

@@ -41,8 +41,7 @@ _NEWER_GROUPS: Final[tuple[tuple[type[Any], RecordTypes[Any, Any], type[Any]], .
     (ShareGroup, SHARE_GROUP_RECORDS, ShareGroupKey),
     (StreamsGroup, STREAMS_GROUP_RECORDS, StreamsGroupKey),
 )
-"""Class of the groups, their records, and the key whose tombstone is the last of a group: a streams
-group's topology has one before it."""
+"""Class of the groups, their records, and the key whose tombstone deletes the group."""
 
 
 class CoordinatorLoader:

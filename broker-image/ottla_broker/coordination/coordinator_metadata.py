@@ -9,7 +9,8 @@ from ottla_broker.metadata.image import GROUP_RESOURCE, MetadataImage
 from ottla_broker.wire.digests import compute_blake2b
 
 MAX_SUBSCRIPTIONS: Final = 1000
-"""The topic ids of so many different subscriptions are remembered at most."""
+"""Largest number of different subscriptions whose topic ids are cached. At the limit the cache is
+emptied."""
 
 
 class CoordinatorMetadata:

@@ -60,8 +60,8 @@ class MemberSessions(Protocol):
 
 
 class GroupCoordinatorShard:
-    """`groups` and `offsets` hold the replicated state; groups that rebalance also hold state that
-    is being written.
+    """`offsets` holds what is replicated. `groups` also holds changes whose records are being
+    written.
     """
 
     def __init__(
@@ -129,8 +129,8 @@ class GroupCoordinatorShard:
             yield
 
     def close(self) -> None:
-        """Called when this broker no longer leads the partition, or is about to load it again.
-        Waiting requests fail with NOT_COORDINATOR.
+        """Called when this broker no longer leads the partition, is about to load it again, or
+        stops. Waiting JoinGroup and SyncGroup requests fail with NOT_COORDINATOR.
         """
         self.state = ShardState.closed
         for _, timer in self._timers.values():
@@ -148,8 +148,8 @@ class GroupCoordinatorShard:
     # -- groups ------------------------------------------------------------------------------------
 
     def timestamps(self) -> Timestamps:
-        """The present time. Made once for each time of the event loop, because each request of a
-        group asks for it."""
+        """The present time. The same object until the event loop's time changes, because each
+        request of a group asks for it."""
         now_s = self._loop.time()
         if now_s != self._time_s:
             self._time_s = now_s
@@ -330,8 +330,10 @@ class GroupCoordinatorShard:
         return None
 
     def _delete_group(self, group: ClassicGroup | ConsumerGroup | StreamsGroup, keys: list[OffsetCommitKey]) -> Write:
-        """Writes tombstones for a group and its offsets. The group is removed at once, so that a
-        member that joins now creates a new one; it is restored if the write fails."""
+        """Writes tombstones for a group and its offsets, also those of open transactions. The group
+        is removed at once, so that a member that joins now creates a new one. A classic group is
+        restored if the write fails."""
+        keys = list(dict.fromkeys((*keys, *self.pending_offsets.group_keys(group.id))))
         if isinstance(group, ConsumerGroup | StreamsGroup):
             try:
                 if isinstance(group, ConsumerGroup):
@@ -343,8 +345,7 @@ class GroupCoordinatorShard:
             return self._write_tombstones(keys)
         del self.groups[group.id]
         self.classic_groups.close_group(group, ErrorCode.coordinator_not_available)
-        keys = [*keys, *self.pending_offsets.group_keys(group.id)]
-        records = self._tombstones(dict.fromkeys(keys))
+        records = self._tombstones(keys)
         if group.has_records:
             records.append(Record(self._runtime.now_ms(), encode_group_metadata_key(group.id), None))
         if not records:

@@ -3,9 +3,10 @@ effects to carry out.
 
 A `PendingRequest` identifies one waiting request. It is opaque to the state machine.
 
-A rebalance makes several of them for each member. They are plain classes with an `__init__` of
-their own, because compiled code makes such objects much faster than named tuples. Only
-the code that makes an object changes it; the coordinator sets `JoinRequest.unique_suffix`.
+A rebalance makes several requests, results and effects for each member. Their classes are plain
+ones with an `__init__` of their own, because compiled code makes such objects much faster than
+named tuples. Only the code that makes an object changes it, except that the coordinator sets
+`JoinRequest.unique_suffix`.
 """
 
 from collections.abc import Mapping

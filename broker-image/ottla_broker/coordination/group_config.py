@@ -56,8 +56,9 @@ STREAMS_INTERVALS: Final = (STREAMS_SESSION_TIMEOUT_MS, STREAMS_HEARTBEAT_INTERV
 
 
 class MemberIntervals(msgspec.Struct, frozen=True):
-    """Settings that all newer protocols have, of all groups or of one. `*_bounds_ms`: within which
-    single groups may have values of their own, in `interval_settings`."""
+    """Settings that all newer protocols have, of all groups or of one. `interval_settings`: the
+    configs with which a single group overrides them. `*_bounds_ms`: the bounds of such values, both
+    included."""
 
     interval_settings: ClassVar[IntervalSettings]
     session_timeout_ms: int = 45_000
@@ -119,7 +120,7 @@ class ShareGroupConfig(MemberIntervals, frozen=True):
     """Settings of the membership of share groups (KIP-932)."""
 
     interval_settings: ClassVar = SHARE_INTERVALS
-    is_enabled: bool = False  # besides the feature `share.version`
+    is_enabled: bool = False  # level 1 of the feature `share.version` enables share groups, too
     max_size: int = 200  # members
 
     @classmethod

@@ -2,8 +2,10 @@
 protocol's requests on it.
 
 Methods raise KafkaError with the error code for the client: NOT_COORDINATOR when another broker
-leads the group's partition, COORDINATOR_LOAD_IN_PROGRESS while it loads, COORDINATOR_NOT_AVAILABLE
-before `__consumer_offsets` exists.
+leads the group's partition or this one has no session with the controller,
+COORDINATOR_LOAD_IN_PROGRESS while the partition loads, COORDINATOR_NOT_AVAILABLE before
+`__consumer_offsets` exists and when the partition could not be loaded or written. Methods for
+members raise INVALID_GROUP_ID for the empty group id.
 """
 
 import asyncio
@@ -57,8 +59,9 @@ def without_share_states() -> ShareStatePersister:
 @dataclass(eq=False, repr=False)
 class GroupCoordinator:
     """`_partitions` returns the number of partitions of `__consumer_offsets`, 0 while it does not
-    exist. `_share_states`: the share coordinators. No request is served while `is_in_session`
-    returns False: the controller may have fenced this broker, which cannot reach it."""
+    exist. `_share_states`: the share coordinators. No client's request is served while
+    `is_in_session` returns False: this broker does not reach the controller, which may have fenced
+    it and elected another coordinator."""
 
     _runtime: Runtime
     config: GroupCoordinatorConfig
@@ -124,9 +127,8 @@ class GroupCoordinator:
     # -- membership --------------------------------------------------------------------------------
 
     async def join_group(self, group_id: str, request: JoinRequest) -> JoinResult:
-        """Returns when the member is in a new generation or was rejected. Sets
-        `request.unique_suffix`.
-        """
+        """Returns when the member is in a generation or was rejected. An error is in the result, or
+        raised as KafkaError. Sets `request.unique_suffix` if the request has no member id."""
         shard = self._shard_of_join(group_id, request)
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -221,7 +223,8 @@ class GroupCoordinator:
         return self._shard_of_named_group(group_id).streams_groups
 
     async def leave_group(self, group_id: str, members: Sequence[LeavingMember]) -> list[ErrorCode]:
-        """One error code for each, in their order. Returns when an empty group has been written."""
+        """One error code for each, in their order. If the group is empty then, returns when that
+        has been written; for a consumer group, when the members' removal is replicated."""
         shard = self._shard_of_named_group(group_id)
         group = shard.groups.get(group_id)
         if group is None or isinstance(group, ShareGroup | StreamsGroup):
@@ -250,9 +253,9 @@ class GroupCoordinator:
         commits: Mapping[tuple[str, int], OffsetCommit],
         version: int = MEMBER_EPOCHS_SINCE,
     ) -> None:
-        """Returns when all are replicated. `version`: version of the request. Raises
-        GROUP_ID_NOT_FOUND when a generation is given and the group does not exist
-        (ILLEGAL_GENERATION for clients before version 9 of OffsetCommit)."""
+        """Returns when all are replicated. `version`: of OffsetCommit. Raises GROUP_ID_NOT_FOUND
+        for a share group, and when a generation is given and the group does not exist; what the
+        group's `check_commit` raises."""
         shard = self._shard_of(group_id)
         group = find_group_with_offsets(shard.groups, group_id)
         check_commit(group, group_id, member_id, group_instance_id, generation, version, commits)
@@ -278,8 +281,8 @@ class GroupCoordinator:
         verify: VerifyTransaction,
     ) -> None:
         """Returns when all are replicated; they apply once the transaction of `producer` (id,
-        epoch) commits. Raises ILLEGAL_GENERATION when a generation is given and the group does not
-        exist; INVALID_TXN_STATE when the transaction ended meanwhile; what `verify` raises."""
+        epoch) commits. Raises what `check_transactional_commit` raises; GROUP_ID_NOT_FOUND for a
+        share group; INVALID_TXN_STATE when the transaction ended; what `verify` raises."""
         producer_id, producer_epoch = producer
         shard = self._shard_of_named_group(group_id)
         guard: VerificationGuard | None = None
@@ -303,7 +306,8 @@ class GroupCoordinator:
     async def complete_transaction(
         self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
     ) -> None:
-        """Ends a producer's transaction in one partition of `__consumer_offsets`."""
+        """Ends a producer's transaction in one partition of `__consumer_offsets`. Returns when the
+        marker is replicated. Raises NOT_LEADER_OR_FOLLOWER when another broker leads it."""
         if (shard := self._shards.get(partition)) is None:
             raise KafkaError(ErrorCode.not_leader_or_follower, f"another broker leads __consumer_offsets-{partition}")
         shard.check_serving()
@@ -315,8 +319,9 @@ class GroupCoordinator:
 
     def fetch_offsets(self, group_id: str, member_id: str | None = None, member_epoch: int = -1) -> TopicOffsets:
         """topic → partition → commit; empty for a group that does not exist. Callers must not
-        change it. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH for a member of a consumer group.
-        """
+        change it. Raises GROUP_ID_NOT_FOUND for a share group. For a member of a consumer or
+        streams group it raises UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH (ILLEGAL_GENERATION if the
+        member uses the classic protocol)."""
         shard = self._shard_of(group_id)
         if isinstance(group := find_group_with_offsets(shard.groups, group_id), ConsumerGroup | StreamsGroup):
             group.check_fetch(member_id, member_epoch)

@@ -18,7 +18,8 @@ from ottla_broker.coordination.topic_regex import check_regular_expression, matc
 logger = logging.getLogger(__name__)
 
 REGEX_MIN_REFRESH_MS: Final = 10_000
-"""How often a group's regular expressions are evaluated again, at most."""
+"""Shortest time between two evaluations of a group's regular expressions because topics have
+changed."""
 
 
 def update_member(
@@ -31,7 +32,8 @@ def update_member(
     now: Timestamps,
 ) -> bool:
     """Writes the member if it is new or has changed, and a new group epoch if subscriptions or
-    subscribed topics have changed. Returns whether the member's subscription has changed."""
+    subscribed topics have changed. Returns whether the member's subscription has changed. Raises
+    INVALID_REGULAR_EXPRESSION."""
     group = change.group
     if updated is not member or updated.id not in group.members:
         consumer_change.write_member(change, updated)
@@ -76,10 +78,11 @@ def _refresh_regular_expressions(
     *,
     has_regex: bool,
 ) -> bool:
-    """Finds the topics of the group's regular expressions when one is new, when topics have
-    changed, or after `group.consumer.regex.refresh.interval.ms`. Returns whether any has other
-    topics than before. Finds only topics that the heartbeat's member may describe. `has_regex`:
-    that member subscribes to a regular expression."""
+    """Finds the topics of the group's regular expressions: of a new one at once, of all when topics
+    have changed (at most every REGEX_MIN_REFRESH_MS), and of all after
+    `group.consumer.regex.refresh.interval.ms`. Returns whether any has other topics than before.
+    Finds only topics that the heartbeat's member may describe. `has_regex`: that member subscribes
+    to a regular expression."""
     group = change.group
     if not has_regex and not group.regular_expressions:
         return False

@@ -41,9 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_upgrade(group: ClassicGroup, config: ConsumerGroupConfig) -> None:
-    """Raises GROUP_ID_NOT_FOUND, which a client of the consumer protocol reports, unless the group
-    may become a consumer group.
-    """
+    """Raises GROUP_ID_NOT_FOUND, as Kafka does, unless the group may become a consumer group."""
     if not config.may_upgrade:
         raise _upgrade_error(group, "because online upgrade is disabled")
     if not group.uses_consumer_protocol:

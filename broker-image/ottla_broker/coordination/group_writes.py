@@ -56,8 +56,10 @@ class GroupWrites(Generic[KeyT, ValueT]):
     def append(
         self, change: GroupChange[Any, KeyT, ValueT], first: Sequence[Record] = (), last: Sequence[Record] = ()
     ) -> Write | None:
-        """Appends the records and returns their write. Without records, returns the group's last
-        write, which a response that repeats its content has to wait for; None if there was none.
+        """Appends the change's records, with `first` before and `last` after them, and returns
+        their write. Without records, returns the group's last write, because the response may tell
+        of a change that is not replicated yet; None once that write is replicated. Raises
+        KafkaError if the log does not accept the records.
         """
         return self._append(change.group.id, [*first, *self._encode_all(change), *last])
 

@@ -59,8 +59,9 @@ class Journal(Protocol):
 
 
 class PartitionJournal:
-    """A partition of an internal topic, appended to with acks=all. Valid in the leader epoch in
-    which it is created: in a later one the coordinator loads the whole partition again.
+    """A partition that this broker leads, in most cases of an internal topic, appended to with
+    acks=all. Valid in the leader epoch in which it is created: in a later one a coordinator loads
+    the whole partition again.
     """
 
     def __init__(self, partition: Partition) -> None:
@@ -103,7 +104,7 @@ class PartitionJournal:
         return self._partition.log.high_watermark
 
     def delete_records_before(self, offset: int) -> None:
-        """Deletes the records below `offset` that are replicated."""
+        """Deletes the records below `offset` that are replicated. Raises NOT_LEADER_OR_FOLLOWER."""
         self._check_leading()
         log = self._partition.log
         if (offset := min(offset, log.high_watermark)) > log.start:
@@ -136,7 +137,7 @@ async def _wait_until_replicated(waiting: Awaitable[object], offset: int) -> int
 class JournalWriter:
     """Writes records to one journal. Writes of one event loop iteration share a batch, and several
     batches may be in flight. `apply` changes the state in memory once a write is replicated, in the
-    order of the writes."""
+    order of the writes. It is not called for a write that fails or is not replicated in time."""
 
     def __init__(self, journal: Journal, *, timeout_ms: int) -> None:
         self._journal = journal

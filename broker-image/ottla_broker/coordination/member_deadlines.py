@@ -19,8 +19,8 @@ def schedule_session_timeout(group: Group, member: Member, timeout_ms: int, now:
 
 
 def schedule_revocation_timeout(group: Group, member: Member, now: Timestamps) -> None:
-    """A member that `must_revoke` has its rebalance timeout for it, counted from when it was asked
-    to in this epoch."""
+    """Gives a member that `must_revoke` its rebalance timeout to do so, counted from the first
+    heartbeat in this epoch that asked for it. Removes the deadline of other members."""
     deadlines = group.deadlines_of(member.id)
     if not member.must_revoke:
         deadlines.revocation = None
@@ -30,8 +30,8 @@ def schedule_revocation_timeout(group: Group, member: Member, now: Timestamps) -
 
 
 def take_expired_members(group: Group, now: Timestamps) -> dict[str, str]:
-    """The members one of whose deadlines has passed, each with the reason. Also sets the group's
-    next deadline to the earliest of the others, and drops deadlines of members that have left."""
+    """Ids of the members with a deadline that has passed → reason. Also sets the group's next
+    deadline to the earliest of the other members, and drops deadlines of members that have left."""
     held = "tasks" if isinstance(group, StreamsGroup) else "partitions"
     expired: dict[str, str] = {}
     for member_id, deadlines in list(group.deadlines.items()):

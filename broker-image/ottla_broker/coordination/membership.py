@@ -33,8 +33,8 @@ that name is.
 
 
 def join_group(group: ClassicGroup, request: JoinRequest, pending: PendingRequest, now: Timestamps) -> list[Effect]:
-    """`pending` is completed now, when the next generation begins, or when the member's session
-    ends.
+    """`pending` is completed now, when the next generation begins, when the member leaves or
+    expires, or when a later request of the member takes its place.
     """
     member_id = request.member_id
     if not _has_room_for(group, member_id):
@@ -220,8 +220,8 @@ def _check_protocol(requested: str | None, selected: str | None) -> None:
 def heartbeat(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int, now: Timestamps
 ) -> ErrorCode:
-    """Extends the member's session. Returns REBALANCE_IN_PROGRESS, which asks the member to rejoin,
-    because each member gets it in each rebalance. Raises the other errors.
+    """Extends the member's session. Returns REBALANCE_IN_PROGRESS if the member must rejoin, and
+    raises other errors. It is not raised because each member gets it in each rebalance.
     """
     if group.state is GroupState.dead:
         raise KafkaError(ErrorCode.coordinator_not_available)
@@ -235,7 +235,7 @@ def leave_group(
     group: ClassicGroup, leaving: Sequence[LeavingMember], now: Timestamps
 ) -> tuple[list[ErrorCode], list[Effect]]:
     """Removes all these members before the group rebalances once. One error code for each, in their
-    order.
+    order. Raises COORDINATOR_NOT_AVAILABLE for a group that was deleted.
     """
     if group.state is GroupState.dead:
         raise KafkaError(ErrorCode.coordinator_not_available)

@@ -78,10 +78,11 @@ def expired_offsets(
 ) -> list[OffsetCommitKey]:
     """Offsets that have expired at `now_ms` (wall clock).
 
-    While a group has members, only offsets of topics without a subscriber expire, and only if the
-    subscriptions are known. Offsets of an empty group expire `retention_ms` after it became empty,
-    those of a consumer or streams group (KIP-848, KIP-1071), and of a group that only stores
-    offsets, `retention_ms` after their commit.
+    While a group has members, only offsets of topics without a subscriber expire, `retention_ms`
+    after their commit. In a classic group they expire only if it is Stable and its subscriptions
+    are known. Offsets of an empty classic group expire `retention_ms` after it became empty, those
+    of a consumer or streams group (KIP-848, KIP-1071), and of a group that only stores offsets,
+    `retention_ms` after their commit. An offset with an `expire_ms` of its own expires then.
     """
     if isinstance(group, ConsumerGroup | StreamsGroup) or group.protocol_type is None:
         empty_since_ms = -1

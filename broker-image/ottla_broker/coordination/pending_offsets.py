@@ -31,7 +31,7 @@ class PendingOffsets:
         return bool(self._by_producer)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """False from the moment when the marker that ends the transaction is in the journal."""
+        """False as soon as the marker that ends the transaction is about to be appended."""
         return self._epochs.get(producer_id) == epoch and producer_id not in self._ending
 
     def has_offsets_of(self, producer_id: int) -> bool:
@@ -57,8 +57,8 @@ class PendingOffsets:
                         self._forget(key)
 
     def mark_ending(self, producer_id: int) -> None:
-        """Called when the marker is appended, before it is replicated. No commit may be added after
-        that: it would begin a transaction that no marker ends.
+        """Called before the marker is appended. No commit may be added after that: it would begin a
+        transaction that no marker ends.
         """
         self._ending.add(producer_id)
 

@@ -1,6 +1,6 @@
-"""Errors that consumer groups, share groups and streams groups have in common.
+"""Errors that several types of groups have in common.
 
-`group_type`: name of the protocol, as in `group_type`.
+`group_type`: one of the names in the module `group_type`.
 """
 
 from collections.abc import Mapping

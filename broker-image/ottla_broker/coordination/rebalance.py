@@ -30,7 +30,8 @@ retries.
 
 
 def maybe_prepare_rebalance(group: ClassicGroup, now: Timestamps, reason: str) -> None:
-    """Starts a rebalance if one is needed after a member joined, changed or left."""
+    """Called after a member joined, changed or left. Starts a rebalance. If one is in progress,
+    starts the next generation if all members have joined."""
     if group.can_rebalance:
         prepare_rebalance(group, now, reason)
     else:
@@ -66,7 +67,8 @@ def _wait_for_joins(group: ClassicGroup, now: Timestamps, for_ms: int) -> None:
 
 
 def maybe_complete_join(group: ClassicGroup, now: Timestamps) -> None:
-    """The initial rebalance waits for its delay."""
+    """Starts the next generation if all members have joined, except in the initial rebalance, which
+    waits for its delay."""
     if (
         group.state is GroupState.preparing
         and group.previous_state is not GroupState.empty
@@ -76,8 +78,9 @@ def maybe_complete_join(group: ClassicGroup, now: Timestamps) -> None:
 
 
 def complete_join_phase(group: ClassicGroup, now: Timestamps) -> None:
-    """Starts the next generation with the members that joined. A static member that did not join
-    remains until its session expires."""
+    """Starts the next generation with the members that joined, and removes dynamic members that did
+    not join. Static members remain until their sessions expire: if no member at all has joined, the
+    group waits for joins again. A group without members becomes Empty."""
     group.join_deadline_ms = group.initial_delay_remaining_ms = None
     for member in [m for m in group.members.values() if m.join_request is None and m.group_instance_id is None]:
         group.remove_member(member.id)
@@ -106,7 +109,7 @@ def complete_join_phase(group: ClassicGroup, now: Timestamps) -> None:
 
 
 def join_result(group: ClassicGroup, member: GroupMember) -> JoinResult:
-    """A member's result in the current generation. Only the leader's lists the other members."""
+    """A member's result in the current generation. Only the leader's lists the members."""
     return JoinResult(
         member.id,
         generation=group.generation,
@@ -142,8 +145,8 @@ def sync_result(group: ClassicGroup, member: GroupMember) -> SyncResult:
 
 
 def on_write_completed(group: ClassicGroup, write: WritePurpose, error: ErrorCode, now: Timestamps) -> list[Effect]:
-    """The group may have changed since it requested this write, which succeeded with
-    `ErrorCode.none`.
+    """Called when a write has succeeded (`error` is `ErrorCode.none`) or failed. The group may have
+    changed since it requested the write.
     """
     if isinstance(write, AssignmentWrite):
         _on_assignment_written(group, write, error, now)

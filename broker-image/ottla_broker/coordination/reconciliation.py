@@ -4,8 +4,9 @@
     unrevoked_partitions    must give up `pending_revocation` first, and stays in its epoch
     unreleased_partitions   is in the target's epoch, and waits for partitions of other members
 
-A partition is assigned only when no other member owns it. So no two members ever consume it, and
-between the former owner's revocation and the new owner's next heartbeat no member does.
+A partition is assigned only when no other member owns it. So two members never consume it at the
+same time, and between the former owner's revocation and the new owner's next heartbeat no member
+does.
 """
 
 from collections.abc import Mapping
@@ -29,8 +30,9 @@ def reconcile_member(
     """The member after the next step, the same object when there is none to take.
 
     `owned`: the partitions that the member reports to own; None when its request does not say,
-    which means that nothing has changed. `subscribed`: topics of its present subscription, to which
-    the target may not have caught up.
+    which means that nothing has changed. `subscribed`: topics of its present subscription; the
+    target may be of an earlier one. Raises FENCED_MEMBER_EPOCH for a member in a state that a later
+    version has written, unless it reports to own nothing.
     """
     match member.state:
         case MemberState.stable if member.epoch == target_epoch and not has_subscription_changed:

@@ -23,10 +23,11 @@ _VERSION: Final = struct.Struct(">h")
 
 
 class Field(msgspec.Struct, frozen=True):
-    """`kind`: kio's name of the wire type, or another format: then the field is an array of it, or
-    with a `tag` or `single` one of it or None. `default` is the value in versions without the
-    field. A field with a `tag` is a tagged field, which is written only when it differs from its
-    default. `array`: True for an array of values of the wire type, or, with a `tag`, of the format.
+    """`kind`: kio's name of a wire type, or a format. A field of a wire type is one value, or with
+    `array` an array. A field of a format is an array, or one value or None with `single`, or with a
+    `tag` and without `array`. `since`, `until`: the first and the last version that have the field.
+    `default` is the value in the other versions. A field with a `tag` is a tagged field, which is
+    written only when it differs from its default.
     """
 
     kind: "str | RecordFormat[Any]"

@@ -267,8 +267,8 @@ def _topic_id(raw: bytes) -> UUID | None:
 
 
 def decode_value(record_format: RecordFormat[T], value: bytes) -> T:
-    """Raises MalformedMessage when the value has an unknown version: ignoring it would lose an
-    offset silently.
+    """Raises MalformedMessage when the value is cut off or has an unknown version: to ignore it
+    would lose state, such as an offset, silently.
     """
     if len(value) < 2:
         raise MalformedMessage(f"a value of {len(value)} bytes has no version")

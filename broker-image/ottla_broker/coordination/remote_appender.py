@@ -1,4 +1,4 @@
-"""Appends records of this broker to topics that other brokers lead."""
+"""Appends records of this broker to partitions that other brokers lead."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -25,8 +25,9 @@ class RemoteAppender:
     client_id: str
 
     async def append(self, topic: str, batch: bytes, partition: int | None = None) -> None:
-        """Returns when all in-sync replicas have the batch. `partition` None: any. Raises
-        KafkaError and OSError.
+        """Returns when all in-sync replicas have the batch. `partition` None: any that has a
+        leader. Raises KafkaError; OSError when the records may or may not be appended;
+        MalformedMessage for a response that cannot be parsed.
         """
         found = self._image.topics.get(topic)
         led = [

@@ -67,11 +67,12 @@ def _count_shares(
 def _drop_surplus(
     kept: dict[str, set[TopicIdPartition]], shares: dict[TopicIdPartition, int], *, have_equal_subscriptions: bool
 ) -> None:
-    """Removes partitions from members: a partition from the members with most partitions while it
-    has more than its number of members, then any above a member's fair number.
+    """Removes partitions from members that have too many. First, a partition with more members than
+    its number in `shares` is taken from the members with most partitions. Then each member keeps at
+    most its fair number: the sum of `shares` divided by the number of members.
 
-    With `have_equal_subscriptions`, all members subscribe to the same topics. Then only as many
-    members keep one partition more than the others as the division leaves over.
+    If the division leaves a remainder, that many members keep one partition more. Without
+    `have_equal_subscriptions` (all members subscribe to the same topics) every member may.
     """
     holders: dict[TopicIdPartition, list[str]] = {}
     for member_id, mine in kept.items():
@@ -97,8 +98,9 @@ def _assign_to_idle_members(
     members: Mapping[str, AssignableMember],
     shares: dict[TopicIdPartition, int],
 ) -> None:
-    """Gives each member without a partition one of the member that has most of its topics'
-    partitions. That member loses it if it has another; otherwise both have it."""
+    """Gives each member without a partition one partition of its topics, from the member that has
+    most of these. The other member loses the partition if it has more than one; otherwise both have
+    it."""
     for member_id, mine in kept.items():
         wanted = sorted(one for one in shares if one[0] in members[member_id].topics)
         if mine or not wanted:

@@ -139,8 +139,8 @@ class ShareGroupRequests:
 
     async def _initialize_partitions(self, group: ShareGroup) -> bool:
         """Initializes the share state of partitions that have none yet. Returns False if none could
-        be initialized. A later heartbeat tries the failed ones again. Raises KafkaError if the
-        group's records are not replicated."""
+        be initialized, or the group was deleted meanwhile. A later heartbeat tries the failed ones
+        again. Raises KafkaError if the group's records are not replicated."""
         async with self._lock_of(group.id):
             missing = share_heartbeat.find_uninitialized(group, self._metadata)
             wanted = [StatePartition(topic, at) for topic, found in missing.items() for at in sorted(found.partitions)]
@@ -214,7 +214,8 @@ class ShareGroupRequests:
             return failed
 
     async def delete_group(self, group: ShareGroup) -> None:
-        """Raises NON_EMPTY_GROUP."""
+        """Deletes the group's share states, then its records. Raises NON_EMPTY_GROUP; the share
+        coordinator's error if it could not delete a state, and then the group remains."""
         self.find_empty_group(group.id)
         failed = await self._delete_states(group, list(group.initialized))
         for reason in failed.values():

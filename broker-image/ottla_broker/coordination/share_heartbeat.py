@@ -166,8 +166,8 @@ def find_uninitialized(group: ShareGroup, metadata: CoordinatorMetadata) -> dict
 
 def add_initialized(change: ShareChange, added: Iterable[tuple[UUID, int]], metadata: CoordinatorMetadata) -> None:
     """Writes that these partitions are initialized, and begins a group epoch in which they can be
-    assigned. The epoch does not wait for the assignment interval, because members wait for these
-    partitions."""
+    assigned. Its assignment does not wait for the assignment interval, because members wait for
+    these partitions."""
     group = change.group
     initialized = dict(group.initialized)
     for topic_id, partition in added:

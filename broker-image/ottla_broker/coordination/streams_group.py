@@ -244,7 +244,7 @@ class StreamsGroup:
             if assigned_in is None or member_epoch < assigned_in:
                 raise KafkaError(
                     ErrorCode.stale_member_epoch,
-                    f"The member does not have the task of {topic}-{partition} since epoch {member_epoch}.",
+                    f"The member has not had the task of {topic}-{partition} since epoch {member_epoch}.",
                 )
 
     def _subtopology_of(self, topic: str) -> str:

@@ -55,7 +55,7 @@ class KeyValue(NamedTuple):
 
 class StreamsEpochValue(NamedTuple):
     """`validated_topology_epoch`: epoch of the topology whose topics were last validated; −1: none.
-    `assignment_configs`: the group's configs at the last assignment."""
+    `assignment_configs`: the assignor's configs when the epoch began."""
 
     epoch: int
     metadata_hash: int

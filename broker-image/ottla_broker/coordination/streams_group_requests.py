@@ -98,7 +98,8 @@ class StreamsGroupRequests:
         self._store.schedule_timer(group)
 
     def delete_empty_group(self, group: StreamsGroup) -> None:
-        """Raises KafkaError when the deletion cannot be written to the log."""
+        """Deletes a group without members, but not its offsets. Returns when the tombstones are in
+        the leader's log. Raises KafkaError if the log does not accept them."""
         change = StreamsChange(group)
         streams_change.remove_group(change)
         self._writes.append_or_undo(change)

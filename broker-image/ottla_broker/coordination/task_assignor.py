@@ -104,9 +104,9 @@ def _assign_active(load: _Load, tasks: list[Task]) -> None:
 
 
 def _assign_standby(load: _Load, tasks: list[Task], replicas: int) -> None:
-    """Assigns the copies of each task: first to the members that have one, unless these have more
-    than their share of all tasks; then to a former owner of the active task, which has its state;
-    then to the least loaded members."""
+    """Assigns the copies of each task: first to a member that has one, then to the former owner of
+    the active task, which has its state, in both cases unless the member already has its share of
+    all tasks; then to the least loaded members."""
     total = sum(map(len, load.active.values())) + replicas * len(tasks)
     share = -(-total // len(load.members))
     former = {

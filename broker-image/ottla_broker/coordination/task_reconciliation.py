@@ -39,7 +39,7 @@ def reconcile_streams_member(
     `held_by_process`: tasks of any kind of other members of this member's process. `owned`: the
     tasks that the member reports to own; None when its request does not say, which means that
     nothing has changed. Raises FENCED_MEMBER_EPOCH for a member in a state that a later version has
-    written.
+    written, unless it reports to own nothing.
     """
     match member.state:
         case StreamsMemberState.stable if member.epoch == target_epoch:

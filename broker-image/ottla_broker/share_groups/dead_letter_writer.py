@@ -1,8 +1,9 @@
 """Writes dead letters of share groups to their topics (KIP-1191).
 
-Writing is not atomic with the state of the source record: after a failure of the leader a dead
-letter may be there twice. A dead letter is given up, with a line in the log, when its topic may not
-have it, or after ATTEMPTS; its record is archived all the same.
+Writing is not atomic with the state of the source record: after a failed attempt, or a failure of
+the leader, a dead letter may be in the topic twice. A dead letter is given up, with a line in the
+log, when its topic may not have it, or after ATTEMPTS. It is dropped when the group has no
+dead-letter topic any more. Its record is archived in each case.
 """
 
 import asyncio
@@ -46,7 +47,8 @@ READ_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeadLetterWriter:
-    """`_create_topic`: returns when the dead-letter topic of this name exists."""
+    """`_create_topic` creates the dead-letter topic of this name, and returns when this broker's
+    metadata have it. `_now_ms`: wall clock."""
 
     _config: Config
     _image: MetadataImage
@@ -62,7 +64,7 @@ class DeadLetterWriter:
         return DeadLetterConfig.of_group(self._image.configs.get((GROUP_RESOURCE, group_id), {}))
 
     async def write(self, group_id: str, source: Partition, letters: DeadLetters) -> None:
-        """Returns when the dead letters are replicated, or are given up."""
+        """Returns when the dead letters are replicated, are given up, or have no topic any more."""
         where = f"group {group_id}: dead letters of {source!r}, offsets {letters.first} to {letters.last}"
         pause_s = FIRST_PAUSE_S
         for attempt in range(ATTEMPTS):
@@ -89,7 +91,8 @@ class DeadLetterWriter:
             await self._append(config.topic, source.partition % count, encode_batch(batch))
 
     async def _prepare_topic(self, topic: str) -> int:
-        """The topic's number of partitions. Raises POLICY_VIOLATION, UNKNOWN_TOPIC_OR_PARTITION."""
+        """The topic's number of partitions. Creates the topic if it does not exist and may be
+        created. Raises POLICY_VIOLATION, and the errors of the creation."""
         prefix = self._config(ERRORS_DEADLETTERQUEUE_TOPIC_NAME_PREFIX)
         check_dead_letter_topic(topic, prefix, self._image.topic_config(topic) if topic in self._image.topics else None)
         if topic not in self._image.topics:

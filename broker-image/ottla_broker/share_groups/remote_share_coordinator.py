@@ -3,8 +3,9 @@ ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState and ReadShareGr
 (KIP-932).
 
 Its methods are those of `ShareCoordinator`, but the states that they return have only the fields of
-the responses: `read` returns no leader epoch, `find` no batches. Methods raise KafkaError with the
-response's error; NETWORK_EXCEPTION when there is no response."""
+the responses: `read` returns no leader epoch and no count of complete deliveries, `find` no
+batches. Methods raise KafkaError with the response's error; NETWORK_EXCEPTION when there is no
+response."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, cast

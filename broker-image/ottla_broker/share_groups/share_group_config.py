@@ -44,7 +44,8 @@ class ShareCoordinatorConfig:
 
 @dataclass(frozen=True, slots=True)
 class ShareDeliveryConfig:
-    """Configs of a share group that decide how its records are delivered. `auto_offset_reset`: the
+    """Configs of a share group that decide how its records are delivered. `max_record_locks`: in
+    one partition. `max_sessions`: of the broker, with all groups together. `auto_offset_reset`: the
     text of `share.auto.offset.reset`, such as `earliest` or `by_duration:PT1H`. `isolation`: the
     isolation level as Fetch has it, READ_UNCOMMITTED or READ_COMMITTED. `may_renew`: whether
     members may renew locks."""

@@ -7,15 +7,16 @@ count and the member that has acquired it (KIP-932). Pure: no I/O, no clock.
 Every offset between the two lies in exactly one range. The states and their changes:
 
     available → acquired                    `acquire`; the delivery count grows
+    available → archived                    an offset that holds no record which may be delivered
     acquired  → acknowledged                accepted
     acquired  → archived                    rejected, a gap, or delivered as often as allowed
     acquired  → available                   released, or its lock has expired
     acquired  → archiving → archived        rejected, or delivered as often as allowed, in a group
                                             with a dead-letter topic
 
-A change from `acquired` to another state is a *write*: it takes effect once it is stored
-(`commit`), and is undone if it cannot be stored (`abort`). Until then no member can acquire or
-acknowledge its records. So a confirmed acknowledgement survives a failure of the leader.
+A change from `acquired` or `archiving` to another state is a *write*: it takes effect once it is
+stored (`commit`), and is undone if it cannot be stored (`abort`). Until then no member can acquire
+or acknowledge its records. So a confirmed acknowledgement survives a failure of the leader.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,7 +75,7 @@ class Acknowledgement(NamedTuple):
 
 
 def check_acknowledgement(given: Acknowledgement) -> None:
-    """Raises INVALID_REQUEST for one that no state of the records allows."""
+    """Raises INVALID_REQUEST for one that is wrong in itself, whatever the state of the records."""
     size = given.last - given.first + 1
     if size <= 0 or len(given.types) not in (1, size) or not KNOWN_TYPES.issuperset(given.types):
         raise KafkaError(
@@ -242,8 +243,9 @@ class SharePartition:
         """Begins a write for all acknowledgements. Returns None when nothing has to be stored,
         because locks were only renewed or the records are below the start offset. Changes nothing
         on an error: raises INVALID_RECORD_STATE for records that the member does not hold, or
-        acknowledges twice; INVALID_REQUEST for unknown types, and for offsets that are not
-        ascending or above those in flight."""
+        acknowledges twice; INVALID_REQUEST for unknown types and for offsets that are not
+        ascending. For offsets above those in flight it raises INVALID_REQUEST if records below them
+        are in flight, and else INVALID_RECORD_STATE."""
         spans = [span for one in acknowledgements for span in self._typed_spans(one)]
         if any(later.first < before.last for (_, before), (_, later) in pairwise(spans)):
             raise KafkaError(ErrorCode.invalid_request, "acknowledged offsets must be ascending")
@@ -278,8 +280,8 @@ class SharePartition:
 
     def _check_acquired(self, member_id: str, span: Span) -> None:
         if span.last >= self.next_offset:
-            # To Kafka the request is wrong only if records below are in flight. Without them the
-            # member may have been delivered it before this leader lost and regained the partition.
+            # As in Kafka, the request is invalid only if records below are in flight. If none are,
+            # the member may have got the record before this leader lost and regained the partition.
             is_wrong = bool(self._ranges) and self._ranges[0].first <= span.first
             code = ErrorCode.invalid_request if is_wrong else ErrorCode.invalid_record_state
             raise KafkaError(code, f"offset {span.last} has not been delivered")
@@ -317,7 +319,8 @@ class SharePartition:
         return taken
 
     def archive_dead_letters(self, letters: DeadLetters) -> StateWrite | None:
-        """Begins a write that archives records whose dead letters are written."""
+        """Begins a write that archives records whose dead letters are written or given up. Returns
+        None if no record of them is in the state archiving."""
         found = [
             one
             for one in split_ranges(self._ranges, letters.first, letters.last)
@@ -359,8 +362,8 @@ class SharePartition:
         self._advance_start()
 
     def abort(self, write: int, retry_ms: int) -> None:
-        """Called when the write could not be stored. Its records stay acquired, at least until
-        `retry_ms`."""
+        """Called when the write could not be stored. Its records keep their state; locks expire at
+        `retry_ms` (loop time) at the earliest."""
         for one in self._ranges:
             if one.write == write:
                 one.write, one.deadline_ms = NOT_WRITTEN, max(one.deadline_ms, retry_ms)

@@ -2,7 +2,8 @@
 acknowledgements.
 
 `SharePartition` decides, and `SharePartitionLeader` does the I/O: it loads the state from the share
-coordinator, stores every change there before the change takes effect, and runs the timer of locks.
+coordinator, stores every write of `SharePartition` there before it takes effect, and runs the timer
+of locks. That a record is acquired is not stored.
 """
 
 import asyncio
@@ -36,7 +37,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1_000
-"""Pause before records whose change of state could not be stored are released again."""
+"""After a change of state could not be stored: how long records stay locked at least, and the pause
+before the archiving of dead letters is tried again."""
 SUPERSEDED_ERRORS: Final = frozenset({ErrorCode.fenced_state_epoch, ErrorCode.fenced_leader_epoch})
 """Another leader of the partition, or an administrator, has changed the share-partition's state
 meanwhile."""
@@ -75,8 +77,8 @@ class DeadLetterQueue(Protocol):
 
 class SharePartitionLeader:
     """`waiters`: called when records may be available, and when the SharePartitionLeader is closed.
-    `is_closed`: the partition's leader or the group's offsets have changed, and only a new
-    SharePartitionLeader can serve the share-partition."""
+    `is_closed`: only a new SharePartitionLeader can serve the share-partition, because the
+    partition's leader or the group's offsets have or may have changed, or loading has failed."""
 
     def __init__(
         self,
@@ -188,7 +190,9 @@ class SharePartitionLeader:
     # -- delivering --------------------------------------------------------------------------------
 
     def has_enough(self, min_bytes: int) -> bool:
-        """True if a delivered record is available again, or `min_bytes` of new records are."""
+        """True if `deliver` may find enough: a delivered record is available again, `min_bytes` of
+        new records are readable, or the next records were deleted. Raises NOT_LEADER_OR_FOLLOWER.
+        """
         records, log = self._loaded_records(), self.partition.log
         if not records.may_acquire:
             return False
@@ -244,8 +248,9 @@ class SharePartitionLeader:
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> Awaitable[None]:
         """Begins the change of the records' states at once; the awaitable completes when it is
-        stored. The call itself raises what `SharePartition.acknowledge` raises; the awaitable
-        raises the share coordinator's KafkaError."""
+        stored. The call itself raises what `SharePartition.acknowledge` raises,
+        NOT_LEADER_OR_FOLLOWER, and INVALID_RECORD_STATE for a renewal that the group does not
+        allow. The awaitable raises the share coordinator's KafkaError."""
         records = self._loaded_records()
         if not self._config.may_renew and any(AcknowledgeType.renew in one.types for one in acknowledgements):
             raise KafkaError(ErrorCode.invalid_record_state, "share.renew.acknowledge.enable of the group is false")

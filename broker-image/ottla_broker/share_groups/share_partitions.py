@@ -59,11 +59,11 @@ class SharePartitions:
     # -- sessions ----------------------------------------------------------------------------------
 
     async def open_session(self, group_id: str, member_id: str) -> ShareSession:
-        """Opens a session, in place of one that the member has, which may still acknowledge what it
-        has acquired. The group's share-partitions without acquired records are loaded again at
-        their next use, because an administrator may have changed the group's offsets. Raises
-        SHARE_SESSION_LIMIT_REACHED."""
-        with suppress(KafkaError):  # without a session
+        """Opens a session. It replaces the one that the member has; records that the member has
+        acquired stay acquired. The group's share-partitions without acquired records are loaded
+        again at their next use, because an administrator may have changed the group's offsets.
+        Raises SHARE_SESSION_LIMIT_REACHED."""
+        with suppress(KafkaError):  # the member has no session
             self.sessions.close(self.sessions.find(group_id, member_id))
         session = self.sessions.open(group_id, member_id, self.config_of(group_id).max_sessions)
         for key, leader in list(self._leaders.items()):
@@ -102,8 +102,9 @@ class SharePartitions:
         self, session: ShareSession, limits: ShareFetchLimits, *, min_bytes: int, max_wait_s: float
     ) -> dict[TopicIdPartition, FetchResult]:
         """Acquires records of the session's partitions for its member. Returns as soon as a
-        partition has records or an error, and after `max_wait_s` at the latest. In a closed session
-        every result is None."""
+        partition has `min_bytes` of records, a record that is available again, or an error; else
+        after `max_wait_s`, with what there is. Loading a share-partition may take longer than that.
+        In a closed session every result is None."""
         session.rotate()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + max_wait_s
@@ -128,9 +129,9 @@ class SharePartitions:
                     leader.waiters.remove(changed.set)
 
     async def _find_leaders(self, session: ShareSession, found: LeadersFound, changed: asyncio.Event) -> None:
-        """Adds the leaders of the session's partitions to `found`; their waiters set `changed`. A
-        leader that is closed is replaced: another member has opened a session, or another broker
-        leads by now."""
+        """Adds the leaders of the session's partitions to `found`, or the error of finding one;
+        the leaders' waiters set `changed`. A leader that was closed meanwhile, because another
+        member has opened a session or another broker leads, is replaced."""
         wanted = list(found or session.partitions)
         while missing := [at for at in wanted if _is_outdated(found.get(at))]:
             for at, leader in zip(

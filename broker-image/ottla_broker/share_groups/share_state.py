@@ -2,7 +2,8 @@
 delivered, acknowledged or archived (KIP-932). Pure.
 
 Invariant: `batches` are sorted and disjoint, and lie at or above `start_offset`. Offsets at or
-above `start_offset` that are in no batch have not been delivered.
+above `start_offset` that are in no batch are delivered as if for the first time: that a record is
+acquired is not stored.
 """
 
 import base64
@@ -117,8 +118,8 @@ def combine_batches(
 ) -> tuple[StateBatch, ...]:
     """The batches after an update: of each offset the later delivery, and of one delivery the later
     state, as Kafka combines them. An update may arrive a second time, after those that followed it,
-    because a leader repeats one whose response it has not got. Offsets below `start_offset` are
-    removed.
+    because a leader repeats one whose response it has not received. Offsets below `start_offset`
+    are removed.
     """
     found = list(batches)
     for new in newer:

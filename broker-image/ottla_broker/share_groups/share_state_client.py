@@ -78,12 +78,13 @@ class ShareStateClient:
         return await self._send_to_coordinator(key, lambda states: states.find(key))
 
     async def initialize_state(self, group_id: str, at: StatePartition, state_epoch: int, start_offset: int) -> None:
-        """Creates the state of a share-partition, or replaces that of an earlier state epoch.
-        Raises FENCED_STATE_EPOCH."""
+        """Creates the state of a share-partition. Replaces that of an earlier state epoch, and with
+        a `start_offset` also that of the same. Raises FENCED_STATE_EPOCH."""
         key = SharePartitionKey(group_id, *at)
         await self._send_to_coordinator(key, lambda states: states.initialize(key, state_epoch, start_offset))
 
     async def delete_state(self, group_id: str, at: StatePartition) -> None:
+        """Does nothing for a share-partition that has no state."""
         key = SharePartitionKey(group_id, *at)
         await self._send_to_coordinator(key, lambda states: states.delete(key))
 

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 class PrunableJournal(Journal, Protocol):
     def delete_records_before(self, offset: int) -> None:
-        """Deletes the records below `offset` that are replicated."""
+        """Deletes the records below `offset` that are replicated. Raises NOT_LEADER_OR_FOLLOWER."""
         ...
 
 
@@ -110,7 +110,8 @@ class ShareStateShard:
             entry.updates += 1
 
     def close(self) -> None:
-        """Called when another broker leads the partition."""
+        """Called when this broker no longer leads the partition, is about to load it again, or
+        stops."""
         self.state = ShardState.closed
 
     def check_serving(self) -> None:
@@ -120,6 +121,8 @@ class ShareStateShard:
     # -- the states --------------------------------------------------------------------------------
 
     def find(self, key: SharePartitionKey) -> ShareState | None:
+        """The state; None if the share-partition was not initialized. Raises what `check_serving`
+        raises."""
         self.check_serving()
         entry = self._entries.get(key)
         return None if entry is None else entry.state
@@ -228,6 +231,8 @@ class ShareStateShard:
         }
         if cold:
             await wait_for_write(self._write_snapshots(cold))
+        if not self._entries:  # all were deleted meanwhile
+            return
         self._journal.delete_records_before(min(entry.snapshot_offset for entry in self._entries.values()))
 
 

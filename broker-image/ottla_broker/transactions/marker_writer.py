@@ -25,7 +25,8 @@ WRITE_TIMEOUT_S: Final = 10.0
 class TransactionMarker(NamedTuple):
     """What a transaction coordinator sends to the partitions of a transaction to end it.
 
-    `producer_epoch`: in protocol 2 larger than that of the transaction's batches.
+    `producer_epoch`: larger than that of the transaction's batches in protocol 2, and in each
+    protocol if the coordinator has fenced the producer.
     `coordinator_epoch`: the leader epoch of the coordinator's partition; a partition refuses
     markers of a smaller epoch, which a former coordinator sends.
     """

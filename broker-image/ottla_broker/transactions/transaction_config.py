@@ -14,7 +14,7 @@ from ottla_broker.config import (
 
 class TransactionConfig(msgspec.Struct, frozen=True):
     """Defaults are Kafka 4.1's. `write_timeout_ms`: how long a write of the coordinator waits for
-    its replicas."""
+    its replicas; no setting changes it."""
 
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 7 * 24 * 3_600_000

@@ -1,9 +1,11 @@
 """The transaction coordinator of a broker: finds the shard that keeps a transactional id and runs
 the transaction protocol's requests on it.
 
-Methods raise KafkaError with the error code for the client: NOT_COORDINATOR when another broker
-leads the id's partition, COORDINATOR_LOAD_IN_PROGRESS while it loads, COORDINATOR_NOT_AVAILABLE
-before `__transaction_state` exists; and those of `transaction_metadata`.
+Methods raise KafkaError with the error code for the client: INVALID_REQUEST for an empty id,
+NOT_COORDINATOR when another broker leads the id's partition or this one has no session with the
+controller, COORDINATOR_LOAD_IN_PROGRESS while the partition loads, COORDINATOR_NOT_AVAILABLE before
+`__transaction_state` exists and when the partition could not be loaded or written; and those of
+`transaction_metadata`.
 """
 
 import asyncio
@@ -109,10 +111,11 @@ class TransactionCoordinator:
         *,
         in_two_phases: bool = False,
     ) -> ProducerIdAndEpoch:
-        """Returns a producer id and epoch. `expected`: None for a new producer; the id and epoch
-        that a producer has which continues after an error (KIP-360). `in_two_phases`: its
+        """Returns a producer id and epoch. `expected`: None for a new producer; the present id and
+        epoch of a producer that continues after an error (KIP-360). `in_two_phases`: its
         transactions have no timeout (KIP-939). Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED;
-        CONCURRENT_TRANSACTIONS while a transaction of an earlier producer is being ended."""
+        CONCURRENT_TRANSACTIONS while the id's last transaction is being ended;
+        COORDINATOR_LOAD_IN_PROGRESS also when the controller gives no producer ids."""
         if in_two_phases:
             timeout_ms = NO_TIMEOUT_MS
         elif not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
@@ -149,9 +152,9 @@ class TransactionCoordinator:
         *,
         client_version: int,
     ) -> None:
-        """Returns when the partitions are in the transaction. While the end of the previous
-        transaction is in progress, waits for it, where Kafka refuses with CONCURRENT_TRANSACTIONS:
-        clients try again after 20 ms, and the end takes one or two."""
+        """Returns when the partitions are in the transaction. Waits up to END_WAIT_S for the end of
+        the previous transaction, and only then raises CONCURRENT_TRANSACTIONS. Kafka raises it at
+        once: its clients try again after 20 ms, but the end takes only one or two."""
 
         def decide(current: TransactionMetadata | None) -> TransactionMetadata:
             now_ms = self._runtime.now_ms()
@@ -198,7 +201,8 @@ class TransactionCoordinator:
         return producer_after_end(await shard.transition(transactional_id, decide))
 
     async def wait_until_idle(self, transactional_id: str, timeout_s: float) -> None:
-        """Returns when no end of a transaction of the id is in progress, or after `timeout_s`."""
+        """Returns when no end of a transaction of the id is in progress, or after `timeout_s`; at
+        once if this coordinator does not serve the id."""
         with suppress(KafkaError):
             await self._shard_of(transactional_id).wait_until_idle(transactional_id, timeout_s)
 
@@ -218,8 +222,9 @@ class TransactionCoordinator:
         return found
 
     def list_transactions(self) -> Iterator[tuple[str, TransactionMetadata]]:
-        """All ids of this coordinator, which may come and go while they are read. Raises
-        COORDINATOR_LOAD_IN_PROGRESS while a partition is loading.
+        """All ids of this coordinator. Ids may be added and removed while the caller iterates. The
+        first step raises COORDINATOR_LOAD_IN_PROGRESS while a partition is loading,
+        COORDINATOR_NOT_AVAILABLE while this broker has no session with the controller.
         """
         if not self._is_in_session():
             raise KafkaError(ErrorCode.coordinator_not_available)

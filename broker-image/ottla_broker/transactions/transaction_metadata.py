@@ -2,8 +2,8 @@
 
 Each function takes the replicated state and returns the next one, which the coordinator writes and
 then applies. If it raises a KafkaError, the client gets the error and the state does not change.
-The coordinator allows one transition of an id in flight at a time: any other request in that time
-gets CONCURRENT_TRANSACTIONS.
+The coordinator allows one transition of an id in flight at a time. Another one in that time fails
+with its own error, or else with CONCURRENT_TRANSACTIONS.
 
 - Protocol 1: a producer keeps its epoch from transaction to transaction. A new instance, or the
   coordinator that ends a transaction at its timeout, raises it.
@@ -71,9 +71,11 @@ class ProducerIdAndEpoch(NamedTuple):
 
 class TransactionMetadata(msgspec.Struct, frozen=True):
     """Times in ms of the wall clock. `last_producer_epoch`: the one before `producer_epoch`, by
-    which a repeated InitProducerId is recognised; it is not in the log. `previous_producer_id`,
-    `next_producer_id`: around a change of the producer id. `client_transaction_version`: the
-    protocol of the newest transaction."""
+    which a repeated InitProducerId is recognised; it is not in the log. `previous_producer_id`: the
+    id before the last InitProducerId or completed transaction, in most cases the same one.
+    `next_producer_id`: of a decided transaction, the id that replaces `producer_id` at its
+    completion, because the epochs are used up. `client_transaction_version`: the protocol of the
+    newest transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -297,7 +299,8 @@ def end_transaction(
         current = _check_producer(current, producer)
         if raises_epoch and current.state in DECIDED_STATES:
             raise KafkaError(ErrorCode.producer_fenced, "the producer has ended this transaction, and has a new epoch")
-    # Protocol 1 keeps the epoch: the same end again is a retry. In protocol 2 it is the next one.
+    # Protocol 1 keeps the epoch, so the same request again is a retry. In protocol 2 a request with
+    # the current epoch ends the next transaction.
     is_repeated = is_retry or not raises_epoch
     decided, completed = (
         (TransactionState.prepare_commit, TransactionState.complete_commit)

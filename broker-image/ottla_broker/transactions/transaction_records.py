@@ -87,7 +87,7 @@ def decode_transaction_key(key: bytes) -> str | None:
 
 
 def encode_transaction(metadata: TransactionMetadata, *, version: int = FLEXIBLE_VERSION) -> bytes:
-    """The record's value. Kafka writes no partitions, as null, for an empty transaction."""
+    """The record's value. In the state Empty its partitions are null, as Kafka writes them."""
     by_topic = groupby(sorted(metadata.partitions), key=lambda one: one[0])
     partitions = tuple(PartitionsOfTopic(topic, tuple(index for _, index in found)) for topic, found in by_topic)
     value = TransactionLogValue(

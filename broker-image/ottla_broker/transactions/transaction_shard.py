@@ -36,16 +36,16 @@ RETRY_PAUSE_S: Final = 0.1
 """Pause between two attempts to write a completion."""
 
 WriteMarkers = Callable[[TransactionMetadata, int], Awaitable[None]]
-"""Returns when every partition of a decided transaction has its marker. Called with the
-coordinator's epoch.
+"""Called with a decided transaction and the coordinator's epoch. Returns when every partition of
+the transaction has its marker or needs none any more.
 """
 Decide = Callable[[TransactionMetadata | None], TransactionMetadata]
 
 
 @dataclass(slots=True)
 class TransactionEntry:
-    """`metadata`: None until the first write of a new id is replicated. `pending`: a transition is
-    being written, or a decided transaction is being completed."""
+    """`metadata`: None until the first write of a new id is replicated. `pending`: a transition or
+    the id's removal is being written, or a decided transaction is being completed."""
 
     metadata: TransactionMetadata | None = None
     pending: bool = False
@@ -96,7 +96,8 @@ class TransactionShard:
             self.entries[transactional_id] = TransactionEntry(decode_transaction(value))
 
     def close(self) -> None:
-        """Called when another broker leads the partition."""
+        """Called when this broker no longer leads the partition, is about to load it again, or
+        stops."""
         self.state = ShardState.closed
         self._completions.cancel_soon()
 
@@ -107,14 +108,16 @@ class TransactionShard:
     # -- transitions -------------------------------------------------------------------------------
 
     def find(self, transactional_id: str) -> TransactionMetadata | None:
+        """The replicated state; None for an unknown id. Raises what `check_serving` raises."""
         self.check_serving()
         entry = self.entries.get(transactional_id)
         return None if entry is None else entry.metadata
 
     async def transition(self, transactional_id: str, decide: Decide) -> TransactionMetadata:
-        """The state after `decide`, once it is replicated. Raises CONCURRENT_TRANSACTIONS while
-        another transition of the id is in flight; what `decide` raises; and, when the write fails,
-        the error for the client.
+        """The state after `decide`, once it is replicated; at once if `decide` changes nothing.
+        Raises what `decide` raises; CONCURRENT_TRANSACTIONS while another transition of the id is
+        in flight or its transaction is being completed; and, when the write fails, the error for
+        the client.
         """
         self.check_serving()
         entry = self.entries.get(transactional_id) or TransactionEntry()

@@ -261,6 +261,27 @@ def test_an_empty_group_is_deleted_with_its_records() -> None:
     run_with_broker(test)
 
 
+def test_offsets_of_an_open_transaction_are_deleted_with_their_group() -> None:
+    """As in Kafka, the transaction does not bring back offsets of the deleted group."""
+
+    async def verify(_: int) -> None:
+        pass
+
+    async def test(broker: CoordinatorBroker) -> None:
+        add_topic(broker.image, "t", 1)
+        await send_heartbeat(broker, "m", 0)
+        await send_heartbeat(broker, "m", -1)
+        await broker.groups.commit_transactional_offsets("g", "", None, -1, (7, 0), commits(), verify)
+        await broker.groups.delete_group("g")
+        assert not broker.groups.has_pending_offset("g", "t", 0)
+        await broker.groups.complete_transaction(0, 7, 0, 1, commit=True)
+        assert broker.groups.fetch_offsets("g") == {}
+        await broker.restart()
+        assert broker.groups.fetch_offsets("g") == {} and broker.groups.list_groups() == []
+
+    run_with_broker(test)
+
+
 def test_regular_expressions_are_kept_while_a_member_has_them() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         topic = add_topic(broker.image, "t1", 1)

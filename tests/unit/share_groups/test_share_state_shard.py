@@ -1,5 +1,6 @@
 """The states of share-partitions in one partition of `__share_group_state`."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
@@ -182,6 +183,24 @@ def test_records_before_the_oldest_snapshot_are_deleted() -> None:
         assert (await coordinator.find(cold)) is not None
 
     run_with_coordinator(test, updates_per_snapshot=5)
+
+
+def test_states_may_be_deleted_while_their_records_are_pruned() -> None:
+    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+        cold = KEY._replace(partition=4)
+        await coordinator.initialize(cold, 1, 0)
+        await coordinator.initialize(KEY, 1, 0)
+        for at in range(40):
+            await coordinator.write(KEY, update(at, StateBatch(at, at, ACKED, 1)))
+        [shard] = coordinator._shards.values()
+        states.journal.delay_s = 1
+        pruning = asyncio.create_task(shard.prune())
+        await asyncio.sleep(0)
+        deleting = [asyncio.create_task(coordinator.delete(key)) for key in (KEY, cold)]
+        await asyncio.gather(pruning, *deleting)
+        assert states.journal.start == 0
+
+    run_with_coordinator(test)
 
 
 def test_newer_states_replace_older_ones_offset_by_offset() -> None:
