@@ -6,8 +6,9 @@ ConnectionQuotas).
 - Connections above `max.connection.creation.rate` wait, as in the accept queue of a broker that
   accepts no faster. Above the rate of an address (the quota `connection_creation_rate`) they are
   refused.
-- If there are other listeners, the limits over all listeners do not apply to the inter-broker
-  listener, so that clients cannot keep a broker from connecting.
+- If there are other listeners, `max.connections` and `max.connection.creation.rate` do not limit
+  the inter-broker listener, so that clients cannot keep a broker from connecting. The limits of one
+  address do.
 
 A change of a limit applies to the next connection.
 """
@@ -34,8 +35,8 @@ logger = logging.getLogger(__name__)
 
 ALL_LISTENERS: Final = ""
 MAX_WAIT_S: Final = 10.0
-"""Longest wait of a connection above the rate. Clients wait no longer
-(`socket.connection.setup.timeout.ms`); it is refused.
+"""Longest wait of a connection above the rate. A connection that would wait longer is refused:
+its client gives up by then (`socket.connection.setup.timeout.ms`).
 """
 
 
