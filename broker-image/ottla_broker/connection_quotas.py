@@ -102,13 +102,16 @@ class ConnectionQuotas:
         """Counts a new connection against the creation rates of its listener and of all listeners.
         Returns the seconds that it has to wait; None: it must be refused.
         """
-        wait_s = self._wait_s(listener, self._config.listener_override(listener, MAX_CONNECTION_CREATION_RATE))
-        wait_of_all_s = self._wait_s(ALL_LISTENERS, self._config(MAX_CONNECTION_CREATION_RATE))
-        if not self._is_protected(listener):
-            wait_s = max(wait_s, wait_of_all_s)
+        name, limit = MAX_CONNECTION_CREATION_RATE.name, self._config(MAX_CONNECTION_CREATION_RATE)
+        limit_of_listener = self._config.listener_override(listener, MAX_CONNECTION_CREATION_RATE)
+        wait_of_listener_s = self._wait_s(listener, limit_of_listener)
+        wait_of_all_s = self._wait_s(ALL_LISTENERS, limit)
+        wait_s = wait_of_listener_s if self._is_protected(listener) else max(wait_of_listener_s, wait_of_all_s)
         if wait_s <= MAX_WAIT_S:
             return wait_s
-        self._refuse(host, MAX_CONNECTION_CREATION_RATE.name, self._config(MAX_CONNECTION_CREATION_RATE))
+        if limit_of_listener is not None and wait_of_listener_s > MAX_WAIT_S:
+            name, limit = f"listener.name.{listener.lower()}.{name}", limit_of_listener
+        self._refuse(host, name, limit)
         return None
 
     def _wait_s(self, listener: str, limit: int | None) -> float:

@@ -1,5 +1,7 @@
 """Connections that are accepted at once, later, or not at all."""
 
+import pytest
+
 from ottla_broker.config import Config
 from ottla_broker.connection_quotas import MAX_WAIT_S, ConnectionQuotas, Room
 from ottla_broker.security.client_quota_manager import ClientQuotaManager, QuotaWindows
@@ -79,3 +81,12 @@ def test_listener_has_a_rate_of_its_own() -> None:
     tried = quotas(listener_name_clients_max_connection_creation_rate="1")
     assert [tried.count_connection("CLIENTS", HOST) for _ in range(11)][-1] == 1.0
     assert [tried.count_connection("BROKERS", HOST) for _ in range(40)] == [0.0] * 40
+
+
+def test_refused_connection_is_logged_with_the_rate_that_it_exceeds(caplog: pytest.LogCaptureFixture) -> None:
+    assert quotas(max_connection_creation_rate="0").count_connection("CLIENTS", HOST) is None
+    assert quotas(listener_name_clients_max_connection_creation_rate="0").count_connection("CLIENTS", HOST) is None
+    assert caplog.messages == [
+        f"refused connection from {HOST}: max.connection.creation.rate=0 reached",
+        f"refused connection from {HOST}: listener.name.clients.max.connection.creation.rate=0 reached",
+    ]
