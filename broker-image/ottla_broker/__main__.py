@@ -293,7 +293,7 @@ async def start_http(broker: Broker, server: Server, registry: Any) -> Callable[
 
 def find_http_tls(config: Config, server: Server, client_auth: str) -> ssl.SSLContext | None:
     """TLS with the certificates of `http.security.listener`; None if it is not set. Raises
-    StartError where it is no listener with TLS.
+    StartError if it is no listener with TLS, or if its certificates cannot be used.
     """
     listener = config(HTTP_SECURITY_LISTENER)
     if listener is None:

@@ -73,8 +73,8 @@ class Broker:
     `ready`: clients are served. `acl_authorizer`: None without `authorizer.class.name`.
     `started`: set once the broker has become ready. `channels`: opens connections to other brokers.
     `schema_ids`: None without a schema registry. `restart_ordered`: set when the process has to
-    stop this broker and start it again. `unrecoverable_errors`: reasons why the broker is not ready
-    and will not be before a restart.
+    stop this broker and start it again. `unrecoverable_errors`: reasons why the readiness probe
+    fails until a restart, even while `ready` is True.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class Broker:
 
     @property
     def controller(self) -> Controller | None:
-        """None when another broker is the active controller."""
+        """None unless this broker is the active controller."""
         return self._controller_role.controller
 
     @property
@@ -347,16 +347,20 @@ class Broker:
         return self.controller is not None
 
     def active_controller(self) -> Controller:
-        """Raises NOT_CONTROLLER when another broker is the active controller."""
+        """Raises NOT_CONTROLLER unless this broker is the active controller."""
         if self.controller is None:
-            raise KafkaError(ErrorCode.not_controller, f"broker {self.quorum.leader_id} is the controller")
+            leader = self.quorum.leader_id
+            raise KafkaError(
+                ErrorCode.not_controller,
+                f"broker {self.node_id} is not the controller; known leader of the metadata log: {leader} (-1: none)",
+            )
         return self.controller
 
     def controller_endpoint(self) -> tuple[str, int] | None:
         return self._raft_manager.leader_endpoint()
 
     def _hears_majority(self, within_s: float) -> bool | None:
-        """None when another broker is the active controller."""
+        """None unless this broker is the active controller."""
         return None if self.controller is None else self.quorum.hears_majority(within_s)
 
     def _on_resigned(self) -> None:

@@ -28,7 +28,7 @@ FirstUsers = dict[str, dict[int, ScramCredential | None]]
 
 @dataclass(eq=False, repr=False)
 class BrokerBootstrap:
-    """`_active_controller`: returns the controller, or raises NOT_CONTROLLER if another broker is
+    """`_active_controller`: returns the controller, or raises NOT_CONTROLLER if this broker is not
     the active one.
     """
 
@@ -40,8 +40,9 @@ class BrokerBootstrap:
     _first_users: FirstUsers
 
     async def unregister_lost_brokers(self, recovery: RecoveryOrder) -> None:
-        """Called on the leader of a recovered cluster before this broker registers. Replicas on
-        lost disks leave their ISRs, so that those on the remaining disks become leaders.
+        """Called at the end of a recovery, on every recovered broker before it registers. Only the
+        broker that leads the recovery unregisters others. Replicas on lost disks leave their ISRs,
+        so that those on the remaining disks become leaders.
         """
         if recovery.leads:
             for broker in sorted(self._image.brokers.keys() - {*recovery.survivors, self._node_id}):
@@ -64,8 +65,10 @@ class BrokerBootstrap:
         return NO_BROKER_EPOCH if registration is None else registration.epoch
 
     async def prepare_new_cluster(self, controller: Controller | None, replica_manager: ReplicaManager) -> None:
-        """Creates the topics of the partitions that a first start has found, and adds the first
-        users before clients are served, so that a secured cluster is never open.
+        """Creates the topics of the partitions that a first start has found, renames the folders of
+        partitions that still belong to no topic, and adds the first users. Clients are served
+        afterwards, so that a secured cluster is never open. Creates and adds nothing without a
+        controller.
         """
         if controller is not None and (orphans := replica_manager.find_orphans()):
             logger.info("adopting topics found in the log directories: %s", ", ".join(sorted(orphans)))

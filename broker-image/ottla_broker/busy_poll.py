@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 MAX_REQUEST_BYTES: Final = 8 << 10  # with a larger one, waking is the smaller part of the cost
-SHARES_PER_POLL: Final = 16  # quick requests that pay for one poll in vain
+SHARES_PER_POLL: Final = 16  # quick requests that pay for one poll without a request
 MAX_SHARES: Final = 10 * SHARES_PER_POLL
 
 Poll = Callable[[], None]

@@ -59,9 +59,10 @@ HOLD_S: Final = 5.0
 try another.
 """
 MAX_UNANSWERED: Final = 64
-"""Produce requests of one connection whose responses wait for replicas. What a busy broker does not
-read waits in its producer, which then sends larger batches: with 1,024 the median latency of three
-brokers under load (bench line `latency-under-load-50-p50`) is twice as high.
+"""Maximum of requests of one connection whose responses wait, such as Produce requests for
+replicas, and of requests that wait for their turn. What a busy broker does not read waits in its
+producer, which then sends larger batches: with 1,024 the median latency of three brokers under load
+(bench line `latency-under-load-50-p50`) is twice as high.
 """
 
 
@@ -418,7 +419,9 @@ class Connection(asyncio.BufferedProtocol):
         self._muted.throttle(close_after_s, self._transport.abort)
 
     def _mute(self, seconds: float) -> None:
-        """Serves and reads no requests for some seconds, because the client exceeds a quota."""
+        """Serves and reads no requests for some seconds: the client exceeds a quota, or the
+        connection is above the rate of new connections.
+        """
         if not self._is_closed:
             self._muted.throttle(seconds, self._unmute)
             self._pause_or_resume_reading()
@@ -465,8 +468,8 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def finish(self) -> None:
-        """Answers the requests in progress and closes. A producer whose appended records were not
-        answered would send them again."""
+        """Answers the requests in progress and closes; drops requests that wait for their turn. A
+        producer whose appended records were not answered would send them again."""
         if self._is_closed or self._transport.is_closing():
             return
         self._muted.mute(FINISHING)

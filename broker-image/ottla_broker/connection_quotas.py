@@ -6,8 +6,9 @@ ConnectionQuotas).
 - Connections above `max.connection.creation.rate` wait, as in the accept queue of a broker that
   accepts no faster. Above the rate of an address (the quota `connection_creation_rate`) they are
   refused.
-- If there are other listeners, the limits over all listeners do not apply to the inter-broker
-  listener, so that clients cannot keep a broker from connecting.
+- If there are other listeners, `max.connections` and `max.connection.creation.rate` do not limit
+  the inter-broker listener, so that clients cannot keep a broker from connecting. The limits of one
+  address do.
 
 A change of a limit applies to the next connection.
 """
@@ -34,8 +35,8 @@ logger = logging.getLogger(__name__)
 
 ALL_LISTENERS: Final = ""
 MAX_WAIT_S: Final = 10.0
-"""Longest wait of a connection above the rate. Clients wait no longer
-(`socket.connection.setup.timeout.ms`); it is refused.
+"""Longest wait of a connection above the rate. A connection that would wait longer is refused:
+its client gives up by then (`socket.connection.setup.timeout.ms`).
 """
 
 
@@ -104,13 +105,12 @@ class ConnectionQuotas:
         name, limit = MAX_CONNECTION_CREATION_RATE.name, self._config(MAX_CONNECTION_CREATION_RATE)
         limit_of_listener = self._config.listener_override(listener, MAX_CONNECTION_CREATION_RATE)
         wait_of_listener_s = self._wait_s(listener, limit_of_listener)
-        wait_s = self._wait_s(ALL_LISTENERS, limit)
-        if self._is_protected(listener):
-            wait_s = 0.0
-        if limit_of_listener is not None and wait_of_listener_s > wait_s:
-            name, limit, wait_s = f"listener.name.{listener.lower()}.{name}", limit_of_listener, wait_of_listener_s
+        wait_of_all_s = self._wait_s(ALL_LISTENERS, limit)
+        wait_s = wait_of_listener_s if self._is_protected(listener) else max(wait_of_listener_s, wait_of_all_s)
         if wait_s <= MAX_WAIT_S:
             return wait_s
+        if limit_of_listener is not None and wait_of_listener_s > MAX_WAIT_S:
+            name, limit = f"listener.name.{listener.lower()}.{name}", limit_of_listener
         self._refuse(host, name, limit)
         return None
 

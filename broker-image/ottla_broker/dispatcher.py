@@ -81,8 +81,8 @@ class RequestDispatcher:
         self._loop = asyncio.get_running_loop()
 
     def must_wait_for_start(self, frame: bytearray, header: RequestHeader, listener: str) -> bool:
-        """True while the broker starts, except for what other brokers need to start, logins on
-        their listener among it. Raises MalformedMessage.
+        """True while the broker starts, except for requests that other brokers need to start, and
+        for logins on the inter-broker listener. Raises MalformedMessage.
         """
         if self._broker.ready:
             return False

@@ -72,7 +72,9 @@ class RecentCounts:
         self._snapshots: deque[tuple[float, list[int]]] = deque()
 
     def update(self, now_s: float, counts: Sequence[int]) -> list[int]:
-        """The counts since the oldest snapshot of the window; all counts before there is one."""
+        """The counts since the newest snapshot that is at least WINDOW_S old; without one, all
+        counts. With rare readers that may be much longer than WINDOW_S.
+        """
         snapshots = self._snapshots
         while len(snapshots) > 1 and snapshots[1][0] <= now_s - WINDOW_S:
             snapshots.popleft()

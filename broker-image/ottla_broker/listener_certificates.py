@@ -89,8 +89,8 @@ class ListenerCertificates:
             await self.reload_changed()
 
     async def reload_changed(self) -> None:
-        """Uses changed certificates for new connections. What cannot be used is logged once, and
-        what was loaded before stays in use.
+        """Uses changed certificates for new connections. The reason why certificates cannot be used
+        is logged once, and those that were loaded before stay in use.
         """
         config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
         try:

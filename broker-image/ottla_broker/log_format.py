@@ -2,8 +2,9 @@
 
 A line of JSON has `time` (RFC 3339, UTC), `level`, `logger`, `message`, `exception` (a traceback)
 and the fields of what the line is about: those of `log_fields` around the code that logs, such as
-the correlation id of a request. A line of the audit log has its event as `audit`. What looks like a
-password, a secret or a private key is masked in both formats.
+the correlation id of a request. A line of the audit log has its event as `audit`, in place of the
+message. What looks like a password, a secret or a private key is masked in messages and tracebacks,
+and in JSON neither in `audit` nor in fields.
 """
 
 import logging

@@ -99,8 +99,8 @@ class ListenerLogins:
             await self.reload_changed()
 
     async def reload_changed(self) -> None:
-        """Uses changed login modules for new connections. What cannot be used is logged once, and
-        what was read before stays in use.
+        """Uses changed login modules for new connections. The reason why login modules cannot be
+        used is logged once, and those that were read before stay in use.
         """
         config, in_thread = self._broker.config, self._broker.runtime.run_in_thread
         try:

@@ -31,7 +31,9 @@ class ThreadTimes(NamedTuple):
 
 
 class PauseMonitor:
-    """Looks every `interval_s` how late it is, and warns if that is more than `max_pause_s`."""
+    """Sets a timer of `interval_s` again and again, and warns when it is more than `max_pause_s`
+    late.
+    """
 
     def __init__(self, interval_s: float = INTERVAL_S, max_pause_s: float = MAX_PAUSE_S) -> None:
         self._interval_s = interval_s

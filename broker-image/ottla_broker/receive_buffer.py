@@ -7,11 +7,12 @@ to gain from that, and with a large buffer it can send the next request while th
 one: bench line produce-1k is 1,540 instead of 1,140 MB/s, and the 99th percentile of latency under
 load no higher (medians of four runs; with the operating system's buffer it is twice as high).
 
-- From its LARGE_IN_ROW-th consecutive large request on a connection has a large buffer, until the
-  first smaller one. A producer that only catches up after a pause does not send as many.
-- Then the buffer stays, and what the kernel allows the client to send is limited again: if the
-  buffer became smaller, the kernel would drop what was sent already, and the client would send it
-  again after 0.2 s.
+- From its LARGE_IN_ROW-th consecutive large request on a connection has a large buffer, which the
+  client may fill until its first smaller request. A producer that only catches up after a pause
+  does not send as many.
+- After the smaller request the buffer keeps its size, and only the TCP window is limited again: if
+  the buffer became smaller, the kernel would drop what was sent already, and the client would send
+  it again after 0.2 s.
 - How much a kernel can allow is decided while the client connects, by the buffer of the listening
   socket. So that one has the operating system's.
 """
@@ -33,8 +34,8 @@ _NO_LIMIT: Final = 1 << 30
 
 
 def adapts_receive_buffers(config: Config) -> bool:
-    """True if no operator has decided, on an operating system that can limit what a client sends to
-    less than a buffer's size.
+    """True if `socket.receive.buffer.bytes` is not set, on an operating system that can limit the
+    TCP window to less than the buffer's size.
     """
     return sys.platform == "linux" and not config.is_set(SOCKET_RECEIVE_BUFFER_BYTES)
 
@@ -46,8 +47,9 @@ def make_receive_buffer_small(transport: asyncio.Transport) -> None:
 
 
 def adapt_receive_buffer(transport: asyncio.Transport, large_before: int, request_bytes: int) -> int:
-    """Called for each request: `large_before` consecutive large ones were received before it.
-    Returns how many there are now.
+    """Called for each large request, and for the first smaller one after large ones.
+    `large_before`: number of consecutive large requests before it. Returns the number with it; 0
+    after a smaller one.
     """
     if request_bytes >= LARGE_REQUEST_BYTES:
         if large_before + 1 == LARGE_IN_ROW and (sock := transport.get_extra_info("socket")) is not None:

@@ -124,12 +124,14 @@ class ResponseQueue:
         self._unsent.end()
 
     def discard(self) -> None:
-        """Called when the connection is lost. Cancels the fetches that wait."""
+        """Called when the connection is lost. Cancels the responses that wait, of Fetch, Produce,
+        JoinGroup and others. The handlers of responses that are tasks run to their end.
+        """
         self._unsent.end()
         self._delayed = None
         for one in self.waiting:
             if isinstance(one, WaitingResponse) and not isinstance(one.response, asyncio.Task):
-                one.response.cancel()  # a fetch that waits; tasks run to their end
+                one.response.cancel()  # what it waits for goes on without it; tasks run to their end
         self.waiting.clear()
 
     def flush(self) -> None:

@@ -81,7 +81,8 @@ class Server:
     """Serves a broker: other brokers from the beginning, clients once it is ready. One per broker,
     on the running loop.
 
-    `listen_on`: replaced by tests without sockets. `busy_poll`: None on a loop of virtual time.
+    `listen_on`: replaced by tests without sockets. `busy_poll`: None where it is disabled or not
+    affordable, and on a loop of virtual time.
     `sample_trace`: see `ConnectionServices`.
     """
 
@@ -140,7 +141,7 @@ class Server:
 
     def bind(self) -> dict[str, Listener]:
         """Opens the sockets of every listener, so that a port in use is reported before anything
-        else starts. Clients cannot connect yet.
+        else starts. Connections of clients wait in the backlogs until `serve` accepts them.
 
         Returns the advertised address of each listener, by name, with the host and port that were
         bound filled in. Raises ListenError.

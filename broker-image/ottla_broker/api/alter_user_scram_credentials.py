@@ -2,7 +2,7 @@
 
 - Sets and removes SCRAM credentials (KIP-554); needs ALTER on the cluster. The client has salted
   the password, so the broker never sees it. All users that are valid change in one commit.
-- Each user has one outcome: UNACCEPTABLE_CREDENTIAL (empty name, iterations out of range),
+- Each user has one outcome: UNACCEPTABLE_CREDENTIAL (empty name or salt, iterations out of range),
   UNSUPPORTED_SASL_MECHANISM, DUPLICATE_RESOURCE (named twice), RESOURCE_NOT_FOUND (nothing to
   remove). With an error nothing of the user changes.
 """

@@ -2,8 +2,8 @@
 
 - The new leader of the metadata log announces its epoch, so that followers need not wait for their
   fetches to time out.
-- An epoch that is not newer than the known one changes nothing. The response contains the known
-  epoch and leader.
+- An older epoch than the known one changes nothing, and neither does the known epoch if its leader
+  is known. The response contains the epoch and leader that are then known.
 - v1 adds the leader's endpoint, and the receiver's id and directory id: INVALID_VOTER_KEY from any
   other broker.
 """

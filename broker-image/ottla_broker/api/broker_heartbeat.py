@@ -7,7 +7,8 @@
   `should_shut_down` in the response: that is done, every other live broker has applied it, and the
   broker is fenced.
 - BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: the broker has to register again, or another
-  process has replaced it.
+  process has replaced it. NOT_CONTROLLER also while the controller hears from no majority of the
+  voters.
 - v1 adds failed log directories, whose partitions get other leaders. v2 adds cordoned directories,
   which are ignored.
 """

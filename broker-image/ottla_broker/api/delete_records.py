@@ -80,8 +80,9 @@ async def delete_from_partition(
 
 
 async def raise_log_start(ctx: RequestContext, topic: str, requested: DeleteRecordsPartition) -> tuple[Partition, int]:
-    """Advances the partition's log start; returns the partition and its new log start offset.
-    Raises KafkaError with the partition's error.
+    """Deletes the records below the requested offset. Returns the partition, and that offset: the
+    high watermark for −1. The log start may already be above it. Raises KafkaError with the
+    partition's error.
     """
     ctx.check_authorized(Operation.delete, Resource.topic(topic))
     existing = ctx.broker.image.topics.get(topic)

@@ -64,7 +64,9 @@ API = Api(
     rights=(
         Right(Operation.describe_configs, ResourceType.topic, when="for a topic"),
         Right(
-            Operation.describe_configs, ResourceType.cluster, when="for a broker, its loggers, client metrics, a mirror"
+            Operation.describe_configs,
+            ResourceType.cluster,
+            when="for a broker, its loggers, client metrics, a mirror, a pipeline, a roll",
         ),
         Right(Operation.describe_configs, ResourceType.group, when="for a group"),
         Right(Operation.describe_tokens, ResourceType.user, when="for a user's SCRAM credentials"),

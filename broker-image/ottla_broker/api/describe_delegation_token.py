@@ -4,7 +4,8 @@
   DESCRIBE_TOKENS on its owner (KIP-373); of some owners alone where the request names them.
 - The response has the HMACs: a client that may describe a token can log in with it.
 - A client that has not logged in, or has logged in with a token, gets
-  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Without `delegation.token.secret.key` the error is
+  DELEGATION_TOKEN_AUTH_DISABLED.
 - v2 is flexible; v3 adds the requester of a token.
 """
 

@@ -4,7 +4,7 @@
   id gets one. Clients are selected by the `match` of client-metrics resources; without one they
   push nothing and ask again after five minutes.
 - THROTTLING_QUOTA_EXCEEDED before the push interval has passed, unless the subscription has changed
-  or the last push was refused because of it.
+  or the last push was UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE.
 - The broker lists the API if it can read metrics: with the extra `telemetry`.
 """
 

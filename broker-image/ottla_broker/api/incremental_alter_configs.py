@@ -46,7 +46,9 @@ API = Api(
     rights=(
         Right(Operation.alter_configs, ResourceType.topic, when="for a topic"),
         Right(
-            Operation.alter_configs, ResourceType.cluster, when="for a broker, its loggers, client metrics, a mirror"
+            Operation.alter_configs,
+            ResourceType.cluster,
+            when="for a broker, its loggers, client metrics, a mirror, a pipeline, a roll",
         ),
         Right(Operation.alter_configs, ResourceType.group, when="for a group"),
     ),

@@ -8,7 +8,8 @@
 - v4 checks leader epochs and returns that of the offset.
 - A new leader may not know yet everything that its predecessor reported as committed. The response
   waits for up to MAX_WAIT_S until it does, and else is OFFSET_NOT_AVAILABLE (KIP-207; before v5
-  LEADER_NOT_AVAILABLE). Only the start is returned at once.
+  LEADER_NOT_AVAILABLE). Timestamps that do not depend on that (−2, −4, −5, −6) and requests of
+  followers are answered at once.
 """
 
 import asyncio

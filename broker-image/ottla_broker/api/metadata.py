@@ -5,9 +5,9 @@
 - Topics are requested by name or (from v12) by id; null (in v0 an empty list) means all that the
   client may describe.
 - A topic requested twice, or once by name and once by id, is returned once.
-- If a leader of a requested topic may have failed, the response waits a moment for the failure
-  detector and the controller: a client that lost its connection asks at once, and would be sent to
-  the failed broker again.
+- If a leader of a topic that is requested by name may have failed, the response waits a moment for
+  the failure detector and the controller: a client that lost its connection asks at once, and would
+  be sent to the failed broker again.
 - A missing topic is created if the request and `auto.create.topics.enable` allow it, as in Kafka;
   the response then contains it.
 - A partition without a leader is LEADER_NOT_AVAILABLE. Each broker's endpoint is that of the

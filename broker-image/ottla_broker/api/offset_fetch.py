@@ -6,8 +6,8 @@
   an open transaction has committed is UNSTABLE_OFFSET_COMMIT.
 - A commit for a deleted topic of the same name is not returned.
 - v1 has errors per partition only; v2 adds null for all; v3 throttling; v5 leader epochs; v8
-  several groups (KIP-709); v9 member id and epoch, which a member of a consumer
-  group must be in (KIP-848); v10 topics by id.
+  several groups (KIP-709); v9 a member id and its epoch, which must be those of a member of the
+  consumer group (KIP-848: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH); v10 topics by id.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

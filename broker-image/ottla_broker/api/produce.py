@@ -1,13 +1,15 @@
 """Produce (0), versions 0–13.
 
 - Appends each partition's batch in the order of the requests, and parses no more than its header
-  unless the topic is compacted or bounds timestamps, or the header shows an invalid timestamp.
+  unless the topic is compacted, bounds timestamps, validates schema ids or compresses batches
+  itself, or the header shows an invalid timestamp.
 - acks=1 and 0 are done when the leader has the records, −1 when the whole ISR has; after the
   request's timeout the error is REQUEST_TIMED_OUT, and the records stay. With acks=0 an error
   closes the connection: there is no response for it.
 - Mirrored topics are INVALID_TOPIC_EXCEPTION, which no client retries, until they fail over; during
   the failover NOT_ENOUGH_REPLICAS, which clients retry.
-- Internal topics are INVALID_TOPIC_EXCEPTION: only their coordinators write them.
+- Internal topics are INVALID_TOPIC_EXCEPTION: only their coordinators write them, and clients with
+  the client id `__admin_client`, as with Kafka.
 - Before the first batch of a transaction is appended, the leader asks the transaction coordinator
   whether the partition is in the transaction; from v12 on it adds the partition (KIP-890,
   `requests.transactional_produce`). A transactional batch in a request without a transactional id

@@ -4,7 +4,7 @@
   voters was lost for good (`metadata/quorum_recovery.py`). The order is on disk before the
   response. Then the broker restarts and obeys it.
 - INVALID_REQUEST when it is meant for another disk or cluster, or when this broker is in contact
-  with a leader.
+  with a leader. KAFKA_STORAGE_ERROR when the order cannot be written.
 """
 
 from ottla_broker.metadata.quorum_recovery import RecoveryOrder

@@ -3,7 +3,8 @@
 
 - The broker stays in the cluster, and its copy of the metadata log no longer counts for commits and
   elections.
-- VOTER_NOT_FOUND when no voter has this id and directory id; INVALID_REQUEST for the only voter.
+- VOTER_NOT_FOUND when no voter has this id and directory id; INVALID_REQUEST for the only voter;
+  REQUEST_TIMED_OUT when the change is not committed within TIMEOUT_S.
 - The leader can be removed too: it commits the change, and then another voter is elected.
 - No leader adds the broker again by itself: `controller.quorum.auto.join.enable` of the broker is
   set to false, also when the removal then fails. Another broker may take its place.

@@ -1,7 +1,8 @@
 """SaslAuthenticate (36), versions 0–2: carries the tokens of a SASL exchange (KIP-152).
 
 - PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER. A failure is SASL_AUTHENTICATION_FAILED; it
-  is answered after `connection.failed.authentication.delay.ms`, and the connection closes.
+  is answered after `connection.failed.authentication.delay.ms`, and the connection closes. Before a
+  SaslHandshake, and on a listener without SASL, the error is ILLEGAL_SASL_STATE.
 - v1 adds the lifetime of the session, within which the client has to authenticate again (KIP-368).
   v2 is flexible.
 """

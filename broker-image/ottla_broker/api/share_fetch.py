@@ -118,7 +118,7 @@ async def fetch(
     ctx: RequestContext, request: ShareFetchRequest, session: ShareSession
 ) -> dict[TopicIdPartition, FetchResult]:
     """The result of each partition in the session; None for one without records. If the client may
-    not read one of them, it waits for none.
+    not read one of them, no partition is read, and the response does not wait.
     """
     forbidden = find_forbidden(ctx, session.partitions)
     if forbidden or not session.partitions:

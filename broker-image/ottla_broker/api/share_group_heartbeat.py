@@ -5,7 +5,8 @@
 - Members share partitions, so no member waits until another has given a partition up.
 - A heartbeat that finds a new partition initializes the partition's share state before the response
   is sent.
-- UNSUPPORTED_VERSION while the feature `share.version` has level 0.
+- UNSUPPORTED_VERSION while the feature `share.version` has level 0, unless
+  `group.coordinator.rebalance.protocols` has `share`.
 """
 
 from typing import cast

@@ -317,7 +317,7 @@ def build_endpoint(ctx: RequestContext, group: StreamsGroup, member: StreamsMemb
 
 
 def topic_partitions(ctx: RequestContext, group: StreamsGroup, tasks: Tasks) -> tuple[TopicPartition, ...]:
-    """The partitions of input topics that tasks read."""
+    """The partitions of source and repartition topics that tasks read."""
     found = []
     for part in group.topology.subtopologies if group.topology else ():
         for name in (*part.source_topics, *(topic.name for topic in part.repartition_source_topics)):

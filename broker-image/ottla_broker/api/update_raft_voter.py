@@ -1,10 +1,12 @@
 """UpdateRaftVoter (82), version 0: a voter of the metadata log names its new address, or the levels
 of `kraft.version` that it supports (KIP-853).
 
-- A voter sends it to the leader while the voter set says something else (`own_voter_entry`).
+- A voter sends it to the leader while the voter set says something else
+  (`metadata.own_voter_entry`).
 - INVALID_REQUEST without a listener, and from a voter that does not support `kraft.version` 1.
 - VOTER_NOT_FOUND when no voter has this id and directory id; FENCED_LEADER_EPOCH and
-  UNKNOWN_LEADER_EPOCH for another epoch than the leader's.
+  UNKNOWN_LEADER_EPOCH for another epoch than the leader's; REQUEST_TIMED_OUT when the change is not
+  committed within TIMEOUT_S.
 """
 
 from typing import Final

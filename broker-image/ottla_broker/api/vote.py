@@ -1,8 +1,8 @@
 """Vote (52), versions 0–2: between brokers only.
 
 - A candidate for the leader of the metadata log requests the votes of the other voters (KIP-595).
-- A voter grants one vote in an epoch, to a candidate whose log is at least as long as its own, and
-  stores the vote before it responds.
+- A voter grants one vote in an epoch, to a candidate whose log is at least as up to date as its own
+  (epoch of the last record, then length), and stores the vote before it responds.
 - FENCED_LEADER_EPOCH for an older epoch than the known one. The response contains the known epoch
   and leader.
 - v1 names the receiver by its id and directory id: INVALID_VOTER_KEY from any other broker

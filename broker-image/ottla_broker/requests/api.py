@@ -1,9 +1,14 @@
 """Declarations of the APIs in `ottla_broker.api`, and the handlers of their versions.
 
-    API = Api(ApiKey.UNREGISTER_BROKER, versions=(0, 2), flexible=0, rights=(ALTER_CLUSTER,))
+    API = Api(
+        ApiKey.LEAVE_GROUP,
+        versions=(0, 5),
+        flexible=4,
+        rights=(Right(Operation.read, ResourceType.group),),
+    )
 
-    @API.handler(0, 1)
-    async def unregister_broker(ctx: RequestContext, request: RequestV1) -> ResponseV1: ...
+    @API.handler(0, 2)
+    async def remove_member(ctx: RequestContext, request: LeaveGroupRequestV2) -> ...
 
 A handler is written for the messages of the last of its versions. Requests of its other versions
 are converted to that version before the handler runs, and its responses are converted back. A file

@@ -31,7 +31,7 @@ class Change(NamedTuple):
 
 def record_changes(ctx: RequestContext, request: Any, response: Any) -> None:
     """Records the changes of a request, successful and failed ones. Denied changes are recorded by
-    the authorization check instead.
+    the authorization check instead. Requests that only validate are not recorded.
     """
     if (changes := AUDITED.get(ctx.api_key)) is None or getattr(request, "validate_only", False):
         return

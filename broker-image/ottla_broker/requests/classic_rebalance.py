@@ -110,7 +110,9 @@ def answer_sync_group(ctx: RequestContext, header: RequestHeader, frame: bytearr
 
 
 def read_join_group(ctx: RequestContext, cursor: Cursor, version: int) -> tuple[str, JoinRequest]:
-    """Reads a request from the tagged fields of its header, or its body, on."""
+    """Reads a request. `cursor`: at the end of the client id in its header. Raises MalformedMessage
+    and struct.error.
+    """
     flexible = version >= JOIN_GROUP_FLEXIBLE
     if flexible:
         skip_tagged_fields(cursor)
@@ -169,7 +171,9 @@ def write_join_group(version: int, correlation_id: int, result: JoinResult) -> b
 
 
 def read_sync_group(cursor: Cursor, version: int) -> tuple[str, SyncRequest]:
-    """Reads a request from the tagged fields of its header, or its body, on."""
+    """Reads a request. `cursor`: at the end of the client id in its header. Raises MalformedMessage
+    and struct.error.
+    """
     flexible, has_protocol = version >= SYNC_GROUP_FLEXIBLE, version >= SYNC_GROUP_PROTOCOL
     if flexible:
         skip_tagged_fields(cursor)

@@ -1,7 +1,7 @@
 """AlterConfigs and IncrementalAlterConfigs change the configs of resources.
 
-The controller validates and commits. This broker validates and changes its own settings and loggers
-itself, and forwards the rest to the controller.
+The controller validates and commits. A broker that is not the controller sends the changes to it.
+Before that, it validates changes of its own settings. It alone sets the levels of its loggers.
 """
 
 from collections import Counter
@@ -53,9 +53,9 @@ async def change_configs(
     ctx: RequestContext, kind: int, name: str, changes: Mapping[str, str | None], *, validate_only: bool
 ) -> None:
     """Validates the changes of one resource and, on the controller, commits them. None removes a
-    config.
+    config. Levels of loggers are set at once, and reports are kept in memory.
 
-    Raises INVALID_CONFIG and the errors of `config_resources`.
+    Raises INVALID_CONFIG, NOT_CONTROLLER and the errors of `config_resources`.
     """
     match kind:
         case ConfigResource.TOPIC:
@@ -117,9 +117,12 @@ async def change_each_resource(
     """The result of each resource of an AlterConfigs or IncrementalAlterConfigs request, in its
     order.
 
-    A resource named twice is rejected both times, and those that `check_form` rejects, also to
-    clients that may not alter them. `change` validates and commits one resource; the others are
-    sent to the controller together. `result` is the class of the response's resources.
+    A resource named twice is rejected both times. A resource that `check_form` rejects gets that
+    error even if the client may not alter it. On the controller, `change` validates and commits
+    one resource. On another broker it validates the settings and sets the loggers of a named
+    broker; all resources but loggers are then sent to the controller together. `result` is the
+    class of the response's resources. Raises NOT_CONTROLLER for a request that another broker has
+    forwarded to a broker that is not the controller.
     """
     counts = Counter(map(_key, request.resources))
     is_controller = ctx.broker.controller is not None

@@ -39,7 +39,8 @@ class ConfigResource(IntEnum):
 
 def check_authorized(ctx: RequestContext, operation: Operation, kind: int, name: str) -> None:
     """Raises TOPIC_, GROUP_, CLUSTER_ or DELEGATION_TOKEN_AUTHORIZATION_FAILED, and INVALID_REQUEST
-    for a kind without configs. `operation`: DESCRIBE_CONFIGS or ALTER_CONFIGS.
+    for a kind without configs and for a change of credentials. `operation`: DESCRIBE_CONFIGS or
+    ALTER_CONFIGS.
     """
     match kind:
         case ConfigResource.TOPIC:
@@ -98,7 +99,8 @@ def parse_broker_id(name: str) -> int:
     """The broker that a resource names. Raises INVALID_REQUEST."""
     if not (name.isascii() and name.isdigit()):
         raise KafkaError(
-            ErrorCode.invalid_request, f"{name!r} is no broker id; allowed: a number, or nothing for all brokers"
+            ErrorCode.invalid_request,
+            f"{name!r} is no broker id; allowed: a number, or an empty name for configs of all brokers",
         )
     return int(name)
 

@@ -22,9 +22,10 @@ from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 @dataclass(slots=True, eq=False)
 class ConsumerReader:
-    """Reads committed records of the topics that the client may read, from the leader or, if
-    `_is_rack_aware`, from a replica in the client's rack (KIP-392). For a tool that compares
-    replicas (DEBUGGER) it reads to the end of any replica's log.
+    """Reads committed records of the topics that the client may read. If `_is_rack_aware`, a leader
+    names a replica in the client's rack instead, if there is one, and the client fetches from that
+    follower (KIP-392). For a tool that compares replicas (DEBUGGER) it reads to the end of any
+    replica's log.
     """
 
     _context: RequestContext

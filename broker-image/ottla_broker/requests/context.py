@@ -205,7 +205,9 @@ class RequestContext:
         return self.authorizer.allows_any(self.connection.principal, self.connection.host, operation, kind)
 
     def authorized_operations(self, resource: Resource, *, requested: bool = True) -> i32:
-        """The operations that the client may do on a resource, as Kafka's bit field (KIP-430)."""
+        """The operations that the client may do on a resource, as Kafka's bit field (KIP-430);
+        OPERATIONS_NOT_REQUESTED unless `requested`.
+        """
         if not requested:
             return OPERATIONS_NOT_REQUESTED
         return cast(
@@ -222,7 +224,7 @@ class RequestContext:
 
 
 class FrameHandler(Protocol):
-    """A handler of the hot path: it reads and writes its messages itself and starts no task.
+    """A handler of the hot path: it reads and writes its messages itself, and seldom starts a task.
 
     The response should not exceed `max_response_bytes`, the memory that is left for it. Raises
     MalformedMessage and CloseConnection.

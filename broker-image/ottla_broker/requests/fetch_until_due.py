@@ -29,8 +29,9 @@ class Fetch:
     """One fetch request. Its partitions are read again when they change, until there are enough
     records for a response.
 
-    `limit`: bytes of records in the response; `response_cache`: where identical fetches get
-    identical responses, which they do not in sessions, whose responses are incremental."""
+    `limit`: bytes of records in the response. `response_cache`: None unless identical fetches get
+    identical responses. Responses in fetch sessions are incremental, and those of a rack-aware
+    leader depend on the client's rack."""
 
     context: RequestContext
     correlation_id: int
@@ -60,8 +61,8 @@ class Fetch:
         )
 
     def read(self) -> bool:
-        """Reads the available records. True if the response is due: `min_bytes`, an error, or the
-        reader's own reason.
+        """Reads the available records. True if the response is due: `min_bytes` are there, a limit
+        leaves records out, a partition has an error, or the reader has a reason of its own.
         """
         size, due, limit, reader = 0, False, self.limit, self._reader
         found = self._found = []

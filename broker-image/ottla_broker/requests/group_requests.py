@@ -22,7 +22,9 @@ def client_host(ctx: RequestContext) -> str:
 
 
 def check_not_blank(name: str, value: str | None) -> None:
-    """Raises INVALID_REQUEST for a field of this name with blanks alone. None is allowed."""
+    """Raises INVALID_REQUEST if the field is empty or has only blanks. None is allowed. `name`: of
+    the field, for the message.
+    """
     if value is not None and not value.strip():
         raise KafkaError(ErrorCode.invalid_request, f"{name} can't be empty.")
 

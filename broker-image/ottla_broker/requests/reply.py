@@ -20,8 +20,8 @@ class DeferredResponse(SameTurnFuture[Buffers]):
 
 
 class OrderedResponse(asyncio.Future[Buffers]):
-    """A response to Produce until which the connection serves no further request. Other responses
-    to Produce are pipelined.
+    """A response to Produce that is not pipelined: the connection serves no further request before
+    it is ready.
     """
 
 

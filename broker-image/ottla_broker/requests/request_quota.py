@@ -19,7 +19,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_schema import schema_of
 
 CLOCK_ERROR_S: Final = 1e-4
-"""Less is not waited for: sums of times are that inexact."""
+"""Shorter throttle times are ignored: rounding errors of summed times are about as large."""
 
 
 class RequestQuota:
@@ -54,8 +54,8 @@ class RequestQuota:
         return self.throttle_ms
 
     def max_fetch_bytes(self) -> int | None:
-        """Bytes that the consumer's quota leaves now, but at least those of one window: a fetch
-        waits for more. None without a quota.
+        """Bytes that the consumer's quota leaves now, but at least those of one window. A response
+        that is larger than what is left is throttled (`charge_fetch`). None without a quota.
         """
         if (fetch := self._quotas.fetch) is None:
             return None
@@ -66,8 +66,9 @@ class RequestQuota:
         """Charges the bytes of a Fetch response. False if nothing is charged, and the response must
         be empty.
 
-        A response that is larger than all windows allow, which is one batch, is sent to a consumer
-        that has used nothing: it could never read on. It is throttled for it afterwards.
+        A single batch may be larger than all windows of the quota together allow. It is sent to a
+        consumer that has used nothing of its quota, which could never read on otherwise, and the
+        consumer is throttled afterwards.
         """
         if self.throttle_ms:
             return False
@@ -114,9 +115,9 @@ class RequestQuota:
 
 
 class MutationQuota:
-    """Charges a request for the partitions that it creates or deletes (KIP-599). One that is not
-    strict, because its client does not know the error, is done all the same and throttled
-    afterwards.
+    """Charges a request for the partitions that it creates or deletes (KIP-599). Versions before
+    `strict_since` do not know the error THROTTLING_QUOTA_EXCEEDED: such a request is executed, and
+    its client is throttled afterwards.
     """
 
     def __init__(self, ctx: RequestContext, *, strict_since: int) -> None:
@@ -129,7 +130,7 @@ class MutationQuota:
             self._mutations = manager.of_client(ctx.connection.principal.name, ctx.client_id or "").mutations
 
     def charge(self, partitions: int) -> None:
-        """Raises THROTTLING_QUOTA_EXCEEDED."""
+        """Raises THROTTLING_QUOTA_EXCEEDED, from `strict_since` on; then nothing is charged."""
         if (quota := self._mutations) is None:
             return
         now_s = self._now_s()

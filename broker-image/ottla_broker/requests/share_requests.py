@@ -68,7 +68,7 @@ def are_all_unauthorized(errors: Collection[KafkaError]) -> bool:
 
 
 def check_member_named(group_id: str | None, member_id: str | None) -> None:
-    """Raises INVALID_REQUEST."""
+    """Raises INVALID_REQUEST unless the request has a group id and a member id."""
     if group_id is None or not member_id:
         raise KafkaError(ErrorCode.invalid_request, "a group id and a member id are required")
 
@@ -121,7 +121,9 @@ def check_may_read(ctx: RequestContext, topic_id: UUID) -> None:
 
 
 def find_forbidden(ctx: RequestContext, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, KafkaError]:
-    """The partitions that the client may not read, or that do not exist."""
+    """The partitions of topics that the client may not read, or that do not exist, with the error.
+    A missing partition of an existing topic is not found here.
+    """
     errors: dict[UUID, KafkaError] = {}
     partitions = list(partitions)
     for topic_id in dict.fromkeys(topic_id for topic_id, _ in partitions):

@@ -153,7 +153,7 @@ def pack_batch(header: BatchHeader, records: Buffer) -> bytes:
 
 def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Yields (position, header) of every batch. Raises KafkaError: CORRUPT_MESSAGE if a batch is
-    incomplete or invalid.
+    incomplete or its length invalid. Checks neither its format version nor its CRC.
     """
     at, end = 0, len(data)
     while at < end:

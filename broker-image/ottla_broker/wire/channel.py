@@ -101,7 +101,8 @@ class Channel(asyncio.BufferedProtocol):
         """Sends a request, a kio class of any version, and returns the response in the same
         version.
 
-        Raises ConnectionError; KafkaError: UNSUPPORTED_VERSION.
+        Raises ConnectionError; KafkaError: UNSUPPORTED_VERSION; MalformedMessage for a response
+        that cannot be read.
         """
         version = self.latest_usable_version(request)
         key = int(request.__api_key__)
@@ -200,7 +201,7 @@ async def open_channel(
     """Connects, loads the broker's API versions, and authenticates if `security` says so.
 
     `software` is the client software name (KIP-511). Raises OSError, ConnectionError; KafkaError if
-    authentication fails.
+    ApiVersions or authentication fails; MalformedMessage for a response that cannot be read.
     """
     channel = await open_connection(lambda: Channel(client_id), host, port, security)
     try:

@@ -22,7 +22,7 @@ TLS_TIMEOUT_S: Final = 5.0
 
 
 class ChannelBuilder:
-    """`security` is replaced when certificates are renewed; connections that are open stay."""
+    """`security` is replaced when certificates or logins change; connections that are open stay."""
 
     def __init__(self, security: ClientSecurity = UNSECURED) -> None:
         self.security = security
@@ -30,7 +30,7 @@ class ChannelBuilder:
 
     async def open_channel(self, host: str, port: int, client_id: str, *, software: str = "ottla") -> Channel:
         """Connects and logs in. Raises OSError, also when the login fails: the other broker may
-        accept it later.
+        accept it later. Raises MalformedMessage for a response that cannot be read.
         """
         try:
             return await open_channel(host, port, client_id, software=software, security=self.security)

@@ -121,7 +121,7 @@ class Client:
     ) -> "AsyncIterator[Client]":
         """`bootstrap`: host:port pairs separated by commas. `timeout_s` bounds every call.
 
-        Raises NoBrokersAvailable.
+        Raises ValueError if `bootstrap` is invalid, and what `send` raises.
         """
         addresses = parse_bootstrap_servers(bootstrap)
         client = cls(addresses, client_id=client_id, timeout_s=timeout_s, security=security)
@@ -146,8 +146,9 @@ class Client:
         """Sends a request, a kio class of any version, to a broker by its id or to any; returns the
         response in that version.
 
-        Raises NoBrokersAvailable, ConnectionError, TimeoutError; KafkaError: UNSUPPORTED_VERSION.
-        Error codes in the response are left to the caller.
+        Raises OSError (NoBrokersAvailable if it may go to any broker), TimeoutError,
+        MalformedMessage; KafkaError: UNSUPPORTED_VERSION, BROKER_NOT_AVAILABLE for an unknown id,
+        and the errors of a login. Error codes in the response are left to the caller.
         """
         return await self._with_timeout(self._send(request, broker))
 
@@ -163,7 +164,10 @@ class Client:
         return await self._with_timeout(self._send_to_coordinator("transactional id", transactional_id, request))
 
     async def send_to_leader(self, topic: str, partition: int, request: Any) -> Any:
-        """Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
+        """Sends a request to the leader of a partition. Raises what `send` raises: TimeoutError
+        also if the partition gets no leader in time; KafkaError also if the topic does not exist or
+        may not be described.
+        """
         return await self._with_timeout(self._send_to_leader(topic, partition, request))
 
     async def _with_timeout(self, work: Awaitable[T]) -> T:

@@ -24,7 +24,7 @@ async def open_connection(
     handshake_timeout_s: float | None = None,
 ) -> P:
     """Returns the connected protocol. `handshake_timeout_s`: None for asyncio's default. Raises
-    OSError; ssl.SSLError is a subclass of it.
+    OSError, of which ssl.SSLError is a subclass; ValueError if the PEM of `security` is invalid.
     """
     context = security.ssl_context()
     try:

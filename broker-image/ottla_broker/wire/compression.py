@@ -9,8 +9,8 @@
 
 Data that decompresses to more than `limit` bytes is rejected before that much memory is allocated.
 
-cramjam is imported with the first such records: 1.7 MiB. A broker that stores batches as its
-producers compressed them reads none.
+cramjam, for all but gzip, is imported with the first records that it has to read or write: 1.7 MiB.
+A broker that stores batches as its producers compressed them does neither.
 """
 
 import struct

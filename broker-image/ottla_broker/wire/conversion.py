@@ -1,9 +1,9 @@
 """Converts a message of one version into the same message of another version.
 
-A handler is written for one version of its message, the anchor. Fields are matched by name: fields
-that the target version does not have are dropped, fields that the source version does not have get
-their defaults. Where versions differ in more than fields (one group became a list of groups), an
-API declares several handlers.
+A handler is written for one version of its message, the anchor. Fields are matched by name and
+type: fields that the target version does not have are dropped, fields that the source version does
+not have get their defaults. Where versions differ in more than fields (one group became a list of
+groups), an API declares several handlers.
 """
 
 from collections.abc import Callable

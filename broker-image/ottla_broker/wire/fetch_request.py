@@ -191,8 +191,8 @@ def _read_directory(cursor: Cursor, version: int) -> UUID | None:
 
 
 def write_fetch_request(version: int, correlation_id: int, client_id: str, request: FetchRequest) -> bytearray:
-    """A whole request in one of the versions 13–18, with its size in front. Partitions of one topic
-    stand side by side."""
+    """A whole request in one of the versions 13–18, with its size in front. The request must name
+    the partitions of a topic one after the other. Its rack is not written: brokers have none."""
     name = client_id.encode()
     out = bytearray(_HEADER.size)
     out += name

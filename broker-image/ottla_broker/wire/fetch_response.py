@@ -24,7 +24,7 @@ from ottla_broker.wire.produce import Topic, read_topic_id, write_topic
 LOG_START_SINCE: Final = 5
 ENDPOINTS_SINCE: Final = 16
 NO_REPLICA: Final = -1
-MAX_PARTITIONS: Final = 2_000_000  # of one response; a broker sends it
+MAX_PARTITIONS: Final = 2_000_000  # of one response: it may be larger than a client's request (MAX_ELEMENTS)
 JOIN_BELOW_BYTES: Final = 4096
 """Smaller records are copied into the buffer around them: one write of one piece is cheaper."""
 

@@ -31,8 +31,8 @@ class TlsConfigError(Exception):
 
 
 class InvalidCertificate(Exception):
-    """The certificate and key cannot be used. The message continues a sentence about them ("it is
-    …") and contains nothing of the key.
+    """The certificate and key cannot be used. The message continues a sentence about them ("has no
+    certificate …", "cannot be read: …") and contains nothing of the key.
     """
 
 
@@ -221,7 +221,8 @@ def load_certificate(context: ssl.SSLContext, chain: str, key: str, password: st
 
 def inspect_certificate(chain: str, key: str, password: str = "", *, trusted: str = "") -> ServerCertificate:
     """The properties of the first certificate of a chain. They are read in a TLS handshake in
-    memory, which fails for a certificate that clients cannot accept.
+    memory, which fails for a certificate that clients cannot accept at any time: its validity is
+    not checked.
 
     `trusted`: certificates of authorities that must verify it; empty: it is trusted itself. Raises
     InvalidCertificate.
@@ -236,7 +237,7 @@ def inspect_certificate(chain: str, key: str, password: str = "", *, trusted: st
         client.load_verify_locations(cadata="\n".join(anchors))
         found = _peer_certificate(server, client)
     except ssl.SSLCertVerificationError as reason:
-        raise InvalidCertificate(f"is not a server certificate: {reason.verify_message}") from None
+        raise InvalidCertificate(f"is not accepted as a server certificate: {reason.verify_message}") from None
     except ssl.SSLError as reason:
         raise InvalidCertificate(_describe_load_error(reason)) from None
     return ServerCertificate(

@@ -107,6 +107,7 @@ class Cursor:
         if count > self.end - self.at or count > self.elements or count < -1:
             raise MalformedMessage(
                 f"an array of {count} elements at {self.at}, where {self.end - self.at} bytes are left"
+                f" and {self.elements} elements allowed"
             )
         if count > 0:
             self.elements -= count

@@ -79,7 +79,7 @@ def encode_batch(
     is ignored.
 
     With `log_append_time_ms` the batch is of type LogAppendTime, and every record is read back with
-    that time.
+    that time. Raises ValueError without records.
     """
     if not records:
         raise ValueError("a batch to encode needs at least one record")
@@ -208,7 +208,8 @@ def decode_batch(data: Buffer, header: BatchHeader, at: int = 0, *, limit: int =
 
 def iter_records(data: Buffer) -> Iterator[tuple[BatchHeader, Record]]:
     """Yields every record of every batch, control records too. Raises KafkaError: CORRUPT_MESSAGE,
-    also for a wrong CRC.
+    also for a wrong CRC; MESSAGE_TOO_LARGE and UNSUPPORTED_COMPRESSION_TYPE as `decompress_records`
+    does.
     """
     for at, header in iter_batches(data):
         if not has_valid_crc(data, header, at):

@@ -28,8 +28,9 @@ Send = Callable[[Any], Awaitable[Any]]
 async def authenticate(send: Send, security: ClientSecurity) -> None:
     """Authenticates the connection on which `send` sends requests.
 
-    Raises KafkaError: UNSUPPORTED_SASL_MECHANISM, SASL_AUTHENTICATION_FAILED; ConnectionError from
-    servers that close the connection instead.
+    Raises KafkaError: UNSUPPORTED_SASL_MECHANISM, SASL_AUTHENTICATION_FAILED, and
+    ILLEGAL_SASL_STATE from a listener without SASL unless the login is optional; ConnectionError
+    from servers that close the connection instead.
     """
     # Brokers that log in nowhere need no messages of it: 3 ms.
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
@@ -70,7 +71,9 @@ class ScramClient:
     """One SCRAM exchange, in which each side proves that it knows the password. Pure.
 
     Send `first_message`, pass the response to `final_message`, send its result, and pass the
-    response to `verify`. `nonce` is printable, without commas, and unique. Raises ScramClientError.
+    response to `verify`. `nonce` is printable, without commas, and unique. Raises
+    ScramClientError; KeyError or ValueError for a server's message without a field, or with an
+    invalid one.
     """
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:

@@ -34,7 +34,10 @@ Settings = dict[str, str]
         ({"ssl.keystore.location": "OTHER"}, "other.pem has a key that does not belong to its certificate"),
         ({"ssl.keystore.location": "LOCKED"}, "locked.pem has an encrypted key, and no password is set for it"),
         ({"ssl.keystore.location": "LOCKED", "ssl.key.password": "x"}, "the password does not decrypt it"),
-        ({"ssl.keystore.location": "CLIENT"}, "is not a server certificate: unsuitable certificate purpose"),
+        (
+            {"ssl.keystore.location": "CLIENT"},
+            "is not accepted as a server certificate: unsuitable certificate purpose",
+        ),
         ({"ssl.keystore.key": "x"}, "set either ssl.keystore.location or ssl.keystore.certificate.chain, not both"),
         ({"ssl.client.auth": "required"}, "ssl.client.auth=required needs ssl.truststore.location or"),
         ({"ssl.client.auth": "required", "ssl.truststore.location": "KEY"}, "tls.key has no certificate in PEM"),
