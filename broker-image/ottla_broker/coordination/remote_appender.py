@@ -10,6 +10,7 @@ from ottla_broker.replication.produce_forwarder import ProduceForwarder
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import read_response, write_request
 from ottla_broker.wire.errors import ErrorCode, KafkaError
+from ottla_broker.wire.message_reader import MalformedMessage
 
 WRITE_TIMEOUT_S: Final = 10.0
 PRODUCE_VERSION: Final = 9
@@ -26,8 +27,7 @@ class RemoteAppender:
 
     async def append(self, topic: str, batch: bytes, partition: int | None = None) -> None:
         """Returns when all in-sync replicas have the batch. `partition` None: any that has a
-        leader. Raises KafkaError; OSError when the records may or may not be appended;
-        MalformedMessage for a response that cannot be parsed.
+        leader. Raises KafkaError; OSError when the records may or may not be appended.
         """
         found = self._image.topics.get(topic)
         led = [
@@ -46,7 +46,10 @@ class RemoteAppender:
         answer = await self._forwarder.forward(target.leader, frame, int(WRITE_TIMEOUT_S * 1000))
         if answer is None:
             raise KafkaError(ErrorCode.leader_not_available, f"broker {target.leader} cannot be reached")
-        response = read_response(answer[SIZE_BYTES:], ApiKey.PRODUCE, PRODUCE_VERSION)
+        try:
+            response = read_response(answer[SIZE_BYTES:], ApiKey.PRODUCE, PRODUCE_VERSION)
+        except MalformedMessage as reason:
+            raise OSError(f"broker {target.leader} sent a malformed response to Produce: {reason}") from reason
         result = response.responses[0].partition_responses[0]
         if result.error_code is not ErrorCode.none:
             raise KafkaError(result.error_code, result.error_message)
