@@ -24,7 +24,13 @@ class BlockingPartition(Model, frozen=True):
     topic: Annotated[str, doc("Name of the topic.")]
     partition: Annotated[int, doc("Partition index.")]
     isr: Annotated[list[int], doc("Broker ids of the in-sync replicas.")]
-    min_isr: Annotated[int, doc("Number of replicas that must be in sync (min.insync.replicas).")]
+    min_isr: Annotated[
+        int,
+        doc(
+            "Number of replicas that must be in sync before the restart, that of the broker included: one more than "
+            "must stay in sync during it."
+        ),
+    ]
 
 
 class RollStatus(Model, frozen=True):

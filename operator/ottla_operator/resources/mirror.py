@@ -223,7 +223,7 @@ class MirrorStatus(Status, frozen=True):
 
 
 class Mirror(Resource, frozen=True):
-    """Topics of one cluster that the brokers of another copy byte for byte."""
+    """Topics of one cluster that the brokers of another copy."""
 
     kind: Literal["Mirror"]
     spec: MirrorSpec
