@@ -123,7 +123,8 @@ class PipelineLauncher:
         self, pipeline: Pipeline, launcher: Launcher, managed: Mapping[Launcher, Json], pods: list[Json]
     ) -> None:
         """Deletes the object of another launcher first, because two drivers on one checkpoint undo
-        each other's work. Raises Blocked while such an object exists.
+        each other's work. Raises Blocked while such an object, or a pod of a previous driver,
+        exists.
         """
         for other, application in managed.items():
             if other != launcher:

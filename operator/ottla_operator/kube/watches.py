@@ -59,7 +59,7 @@ class Watches:
         """
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watches until `stop`."""
+        """Waits for the CRDs, then watches until `stop`."""
         registry = kopf.OperatorRegistry()
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
@@ -102,7 +102,7 @@ class Watches:
             await asyncio.sleep(RELIST_S)
 
     async def relist(self) -> None:
-        """Lists what exists, and corrects the cache. Raises ApiError.
+        """Lists what exists, and corrects the cache. Raises ApiError, kopf.LoginError.
 
         A watch that was cut off for too long begins again with what exists then. kopf does not
         report what was deleted in between, and the objects of such resources would be created again
@@ -126,7 +126,7 @@ class Watches:
         self._outdated = outdated
 
     async def _list_resources(self) -> dict[str, tuple[ObjectKind, Json]]:
-        """Metadata of the resources that exist, by uid. Raises ApiError."""
+        """Kind and metadata of existing resources, by uid. Raises ApiError, kopf.LoginError."""
         queries = [(kind, namespace) for kind in RESOURCES for namespace in self.namespaces or (None,)]
         answers = await asyncio.gather(*(self.api.list_metadata(*it) for it in queries))
         return {
