@@ -9,6 +9,7 @@ megabytes.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import kopf
@@ -70,7 +71,9 @@ class Watches:
         for kind in OWNED:
             settings.watching.label_selectors[_selector(kind)] = f"app.kubernetes.io/managed-by={FIELD_MANAGER}"
         self._register(registry)
-        await self._wait_for_crds()
+        await self._wait_for_crds(stop)
+        if stop.is_set():
+            return
         await kopf.operator(
             registry=registry,
             settings=settings,
@@ -135,9 +138,11 @@ class Watches:
             for metadata in found
         }
 
-    async def _wait_for_crds(self) -> None:
-        """kopf never looks again for a kind that did not exist when it started."""
-        while True:
+    async def _wait_for_crds(self, stop: asyncio.Event) -> None:
+        """Returns once all CRDs exist, or at `stop`. kopf never looks again for a kind that did not
+        exist when it started.
+        """
+        while not stop.is_set():
             try:
                 missing = [it.plural for it in RESOURCES if not await self.api.serves(it)]
                 if not missing:
@@ -145,7 +150,8 @@ class Watches:
                 log.warning("waiting for the CRDs of %s", ", ".join(missing))
             except ApiError as error:
                 log.warning("%s", error)
-            await asyncio.sleep(CRD_RETRY_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), CRD_RETRY_S)
 
     def _register(self, registry: kopf.OperatorRegistry) -> None:
         @kopf.on.login(registry=registry)
