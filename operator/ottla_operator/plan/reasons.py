@@ -74,7 +74,7 @@ RECONCILING_REASONS: Final = (
     Reason(
         "ClusterNotReady",
         "Topic, Group, Schema, User, Mirror, Pipeline",
-        "No broker of the Cluster is ready.",
+        "No broker of the Cluster is ready, or an address or authority that a User needs is not known yet.",
         "See the Cluster.",
     ),
     Reason("CreatingTopic", "Topic", "The topic is being created."),
@@ -102,7 +102,12 @@ RECONCILING_REASONS: Final = (
         "Brokers have not been restarted with access rules yet.",
         "See `status.roll` of the Cluster.",
     ),
-    Reason("CredentialsUnusable", "Mirror, User, Pipeline", "A Secret is missing or unusable.", "Correct the Secret."),
+    Reason(
+        "CredentialsUnusable",
+        "Mirror, Pipeline, User",
+        "A Secret is missing or unusable. A User is Stalled with this reason.",
+        "Correct the Secret.",
+    ),
     Reason("WaitingForUser", "Mirror, Pipeline", "The User that it connects as is not ready yet.", "See the User."),
     Reason("SourceNotFound", "Mirror", "The source Cluster or its listener does not exist.", "Create it."),
     Reason("SourceUnreachable", "Mirror", "The source does not answer.", "Check address, network and TLS."),
@@ -173,7 +178,12 @@ STALLED_REASONS: Final = (
     Reason("ReconciliationPaused", "Cluster", "`spec.paused` is true: nothing is changed.", "Set it to false."),
     Reason("SettingRefused", "Cluster", "No broker would start with `spec.config`.", "Correct the setting named."),
     Reason("ConfigRejected", "Cluster", "Brokers do not accept a setting.", "Correct `spec.config`."),
-    Reason("CertificateUnusable", "Cluster", "A Secret of `tls` is missing or unusable.", "Correct the Secret."),
+    Reason(
+        "CertificateUnusable",
+        "Cluster, Topic, Group, Schema, User, Mirror",
+        "A Secret of the Cluster's `tls` is missing or unusable.",
+        "Correct the Secret.",
+    ),
     Reason(
         "ConsoleSecretUnusable",
         "Cluster",
@@ -182,7 +192,7 @@ STALLED_REASONS: Final = (
     ),
     Reason(
         "LoginUnusable",
-        "Cluster",
+        "Cluster, Topic, Group, Schema, User, Mirror",
         "The Secret with the passwords of brokers and operator is lost or unusable.",
         "Restore it, as the message says.",
     ),
