@@ -55,7 +55,7 @@ class ReassignmentStatus(Model, frozen=True):
 
     moved: Annotated[int, doc("Number of partitions that are in place.")]
     total: Annotated[int, doc("Number of partitions that are reassigned.")]
-    bytes: Annotated[int | None, doc("Bytes that are still to be copied.")] = None
+    bytes: Annotated[int | None, doc("Bytes that are still to be copied. The operator does not report them.")] = None
 
 
 class ClusterStatus(Status, frozen=True):
