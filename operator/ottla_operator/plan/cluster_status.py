@@ -142,7 +142,8 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
         return Stalled("ImagePullBackOff", f"{format_brokers(without_image)} cannot start. {_problems(observed)}")
     if overdue := observed.overdue:
         message = (
-            f"{format_brokers(overdue)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
+            f"{format_brokers(overdue)} not ready after {observed.start_timeout_s:.0f} s; no broker beyond "
+            "roll.maxUnavailable is restarted."
         )
         return Stalled("BrokerStartFailed", f"{message} {_problems(observed)}".rstrip())
     if observed.certificate_error:

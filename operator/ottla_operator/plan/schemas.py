@@ -124,13 +124,16 @@ def find_obstacle(
     registered: Mapping[str, RegisteredVersion],
 ) -> Readiness | None:
     """The reason why the resource cannot be registered; None if it can. `cyclic`: names of Schemas
-    that refer to each other. `registered`: versions by the name of their Schema.
+    that are in a cycle of references, or refer to one. `registered`: versions by the name of their
+    Schema.
     """
     subject = resource.parsed.subject if resource.parsed is not None else ""
     if (conflict := resource.find_conflict(owners.get(subject), f"subject {subject}")) is not None:
         return conflict
     if resource.name in cyclic:
-        message = f"spec.references: these Schemas refer to each other: {', '.join(sorted(cyclic))}"
+        message = (
+            f"spec.references: these Schemas are in a cycle of references, or refer to one: {', '.join(sorted(cyclic))}"
+        )
         return Stalled("InvalidSpec", message)
     if missing := sorted(referenced_names(resource) - registered.keys()):
         message = f"it refers to Schemas that are not registered: {', '.join(missing)}"
