@@ -1,8 +1,8 @@
-"""A client of the API server with what the operator needs: get, list, server-side apply, patch,
-delete. Plain JSON in and out.
+"""A client of the API server with what the operator needs: get, list, create, server-side apply,
+merge patch, delete. Plain JSON in and out.
 
-Every write uses the operator's own field manager, so that fields of people and other controllers
-stay theirs.
+Creates, applies and patches use the operator's own field manager. An apply is forced: it takes over
+the fields that it sets, and leaves all other fields to their managers.
 """
 
 import asyncio
@@ -24,7 +24,9 @@ CREDENTIALS_TTL_S: Final = 30.0  # a projected token is rotated in its file long
 MAX_CONNECTIONS: Final = 16
 FORBIDDEN, NOT_FOUND, CONFLICT, UNPROCESSABLE = 403, 404, 409, 422
 REJECTED: Final = (FORBIDDEN, UNPROCESSABLE)
-"""Such as of a claim beyond a quota, or of one that its storage class cannot expand."""
+"""HTTP statuses of rejected requests, such as for a claim beyond a quota, or one that its storage
+class cannot expand.
+"""
 UNAVAILABLE: Final = (0, 429, 502, 503, 504)
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
@@ -35,7 +37,9 @@ Login = Callable[[], kopf.ConnectionInfo]
 
 
 class ApiError(PlatformError):
-    """The API server refused a request. `status`: HTTP status; 0 without a response."""
+    """The API server refused a request. `status`: HTTP status; 0 without a response, or if the
+    response is not JSON.
+    """
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -46,7 +50,8 @@ class ApiError(PlatformError):
 
 class ApiClient:
     """One per event loop. `login`: returns credentials; called again when they may have been
-    rotated. `on_write`: called with the kind of each write.
+    rotated. `on_write`: called with the kind before each write. Requests raise ApiError, and
+    kopf.LoginError if `login` does.
     """
 
     def __init__(self, login: Login, on_write: Callable[[str], None] = lambda kind: None) -> None:
@@ -61,6 +66,7 @@ class ApiClient:
             self._session = None
 
     async def get(self, kind: ObjectKind, namespace: str | None, name: str) -> Json | None:
+        """None if the object does not exist."""
         try:
             return await self._request("GET", kind.path(namespace, name))
         except ApiError as error:
@@ -122,8 +128,8 @@ class ApiClient:
         )
 
     async def delete(self, kind: ObjectKind, resource: Json, *, orphan: bool = False) -> None:
-        """Deletes this object, but not a later one with its name. `orphan`: objects that it owns
-        are kept.
+        """Deletes this object, but not a later one with its name. Does nothing if the object is
+        gone. `orphan`: objects that it owns are kept.
         """
         metadata = resource["metadata"]
         options = {

@@ -108,6 +108,6 @@ def check_secret_in_use(cluster: Cluster, pods: Iterable[BrokerPod]) -> None:
     if using := [it for it in pods if it.tls and it.certificates != secret]:
         message = (
             f"spec.tls: {', '.join(it.name for it in using)} use Secret {using[0].certificates} for TLS with other "
-            "brokers: restore it in spec.tls; before another one, set interBroker: false and wait until Ready"
+            "brokers: restore it in spec.tls; to use another one, set interBroker: false first and wait until Ready"
         )
         raise Blocked(Stalled(CERTIFICATE_UNUSABLE, message), RETRY_S)

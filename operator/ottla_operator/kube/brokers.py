@@ -182,7 +182,7 @@ class PodPlatform:
         return _SecretCertificates(found.digest, status)
 
     async def _check_console_secrets(self, cluster: Cluster) -> None:
-        """Raises Blocked: a pod whose volume names a missing Secret would not start."""
+        """Raises Blocked if a Secret is missing or unusable: a pod with it would not start."""
         try:
             console_files(cluster, await read_secrets(self.api, cluster.metadata.namespace, secret_names(cluster)))
         except SecretUnusable as error:
@@ -290,8 +290,8 @@ class PodBrokerSet:
         await update_login(self._platform.api, self._cluster, self._observed, self.login, login)
 
     async def finish(self, *, can_spare_a_broker: bool) -> None:
-        """Deletes Services of brokers that were removed and ConfigMaps that no pod uses, and sets
-        how many brokers may be evicted.
+        """Deletes Services of brokers and listeners that were removed and, after UNUSED_CONFIG_TTL,
+        ConfigMaps that no pod uses. Sets how many brokers may be evicted.
         """
         for name, service in self._observed.services.items():
             if ("Service", name) not in self._needed:
@@ -309,8 +309,8 @@ class PodBrokerSet:
 
 @dataclass(frozen=True, slots=True)
 class _RestartReasons:
-    """Reasons why pods have to be restarted, apart from their settings. `pod_hash`: hash of the
-    desired template. `login`: None without passwords.
+    """Finds the reason why a pod has to be restarted, apart from its settings. `pod_hash`: hash of
+    the desired template. `login`: None without passwords.
     """
 
     cluster: Cluster
@@ -339,7 +339,9 @@ def parse_state(annotations: Mapping[str, str]) -> ReconcileState:
 
 
 def format_state(state: ReconcileState) -> dict[str, str]:
-    """The state as annotations; empty values have none."""
+    """The state as annotations; empty values have none. Throttled topics beyond
+    MAX_ANNOTATION_LENGTH are stored as ALL_TOPICS.
+    """
     topics = json.dumps(sorted(state.throttled_topics))
     annotations = {
         names.SPREAD_OVER: ",".join(map(str, sorted(state.spread_over))),
@@ -377,7 +379,7 @@ def _started_with(observed: ClusterObjects) -> dict[int, Settings | None]:
 
 def _settings_in_use(observed: ClusterObjects) -> Settings:
     """The settings of a ready broker; of any other if none is ready; those with which the next
-    broker would start if there is none.
+    broker would start if there is none. Empty if no ConfigMap has them.
     """
     started = _started_with(observed)
     pods = sorted(observed.pods.values(), key=lambda it: not it.is_ready)

@@ -1,9 +1,9 @@
 """Decides whether the brokers of a Cluster may found a cluster: once, while no disk can hold one
 already.
 
-Invariant: brokers found no cluster beside one that exists. A cluster exists once its id is in the
-status, and as long as a volume claim of its brokers exists. The claims that remain of a deleted
-Cluster hold its cluster, which the brokers of a Cluster of the same name continue.
+Invariant: brokers found no cluster beside one that exists. A cluster exists if its id is in the
+status, or if a volume claim of its brokers exists. The claims that remain of a deleted Cluster hold
+its cluster, which the brokers of a Cluster of the same name continue.
 """
 
 from typing import Final
@@ -41,8 +41,8 @@ async def may_found_cluster(api: ApiClient, resource: Json, cluster: Cluster) ->
 
 
 def _is_being_deleted(claim: Json) -> bool:
-    """True if a claim is being deleted. With `storage.deleteClaim` claims belong to the StatefulSet
-    and are deleted after it.
+    """True if a claim is being deleted, or will be: with `storage.deleteClaim` claims belong to the
+    StatefulSet, which no longer exists, and are deleted after it.
     """
     metadata = claim["metadata"]
     owners = [it["kind"] for it in metadata.get("ownerReferences") or []]

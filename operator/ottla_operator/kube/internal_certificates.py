@@ -28,7 +28,8 @@ class InternalCertificates:
 
     async def maintain(self, cluster: Cluster, alternative_names: Collection[str]) -> ClusterCertificates:
         """Creates missing certificates, renews those that are due and stores them: the authority
-        first, because nothing that it has signed may outlast it. Raises SecretUnusable.
+        first, because nothing that it has signed may outlast it. Raises SecretUnusable; Blocked if
+        the ConfigMap is not the operator's.
         """
         authority = await self._read(cluster, authority_secret_name(cluster))
         brokers = await self._read(cluster, secret_name(cluster))

@@ -16,7 +16,9 @@ class ObjectKind:
     plural: str
 
     def path(self, namespace: str | None, name: str | None = None) -> str:
-        """Path below the API server's root. `namespace`: None for all namespaces."""
+        """Path below the API server's root. `namespace`: None for all namespaces, and for kinds
+        without one. `name`: None for all objects.
+        """
         root = f"/api/{self.api}" if "/" not in self.api else f"/apis/{self.api}"
         return "/".join(
             [

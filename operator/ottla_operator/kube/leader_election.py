@@ -70,7 +70,7 @@ class LeaderElection:
             await asyncio.sleep(RETRY_S)
 
     async def _try_to_acquire(self) -> str | None:
-        """The Lease's version if this operator holds it now."""
+        """The Lease's version if this operator holds it now; None if another one does."""
         lease = await self.api.get(LEASE, self.namespace, self.name)
         try:
             if lease is None:

@@ -28,9 +28,10 @@ async def read_login(api: ApiClient, cluster: Cluster) -> LoginSecret | None:
 
 
 async def ensure_login(api: ApiClient, cluster: Cluster, observed: ClusterObjects, due_rotation: str) -> LoginSecret:
-    """Creates the Secret if there is none. Raises Blocked if it was deleted or changed while
-    brokers run: a broker that restarts with other passwords than the rest could not rejoin them.
-    `due_rotation`: the time of the rotation that is due, for which a new Secret needs no rotation.
+    """Creates the Secret if there is none. Raises Blocked if it cannot be created or used, or was
+    deleted or changed while brokers run: a broker that restarts with other passwords than the rest
+    could not rejoin them. `due_rotation`: the `spec.rotatePasswordsAt` that is due, for which a new
+    Secret needs no rotation.
     """
     name = names.login_secret(cluster)
     found = await read_login(api, cluster)
@@ -50,7 +51,7 @@ async def update_login(
 ) -> None:
     """Writes the next step of a rotation. Before it removes the previous passwords, it annotates
     the pods with the digest of the passwords that they have received since they were created.
-    Raises Blocked if another operator has written the Secret.
+    Raises Blocked if the Secret is gone, or no longer is as it was read.
     """
     secret = await _get_secret(api, cluster)
     if secret is None or _parse(secret) != before:

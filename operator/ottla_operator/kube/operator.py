@@ -65,8 +65,8 @@ class Operator:
         self.election = LeaderElection(self.api, options.lease_namespace, options.lease_name, identity)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Runs until `stop`. A standby operator watches too, so that its cache is complete when it
-        takes over.
+        """Runs until `stop`, or until watching or the election fails; then sets `stop` and raises
+        the error. A standby operator watches too, so that its cache is complete when it takes over.
         """
         http = await serve(self.metrics, *self.options.http_listener) if self.options.http_listener else None
         watching = asyncio.create_task(self.watches.run(stop))

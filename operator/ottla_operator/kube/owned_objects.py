@@ -23,8 +23,9 @@ TERMINATING_RETRY_S: Final = 2.0
 
 @dataclass(slots=True)
 class ClusterObjects:
-    """The objects of a Cluster. `newest_pod`: creation time of the newest pod; empty if there is
-    none. `services`, `config_maps`: those of the operator, by name.
+    """The objects of a Cluster. `pods`: by broker id. `newest_pod`: creation time of the newest
+    pod; empty if there is none. `services`, `config_maps`: those of the operator, by name.
+    `headless_service`: its name.
     """
 
     stateful_set: Json | None
@@ -51,7 +52,7 @@ class OwnedObjects:
 
     api: ApiClient
     _equivalent: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """uid → what was applied, and the resourceVersion that it had already."""
+    """uid → what was applied, and the object's resourceVersion, which did not change."""
 
     async def observe(self, cluster: Cluster) -> ClusterObjects:
         namespace, selector = cluster.metadata.namespace, names.selector_text(cluster)
@@ -72,7 +73,7 @@ class OwnedObjects:
         )
 
     async def apply_all(self, desired: Iterable[Json], observed: ClusterObjects) -> None:
-        """Applies what differs, and puts it into `observed`."""
+        """Applies what differs, puts Services and ConfigMaps into `observed`. Raises Blocked."""
         await asyncio.gather(*(self._apply_observed(it, observed) for it in desired))
 
     async def _apply_observed(self, desired: Json, observed: ClusterObjects) -> None:
@@ -86,7 +87,7 @@ class OwnedObjects:
 
     async def apply(self, desired: Json, live: Json | None) -> Json:
         """Applies an object unless `live` equals it already. Returns the resulting object. Raises
-        Blocked if it is not the operator's.
+        Blocked if `live` is not the operator's, or another owner controls it.
         """
         desired = with_applied_hash(desired)
         if live is None:

@@ -22,9 +22,9 @@ class OwnedResources:
         self._objects = OwnedObjects(self.api)
 
     async def ensure(self, owner: Json, resource: Json, cached: Json | None) -> Json | None:
-        """Creates or updates the resource. Returns `cached` if its spec is already
-        the desired one; else None, as the change has not been observed yet. Raises Blocked if the
-        name is taken, or the operator's role does not allow the change.
+        """Creates or updates the resource. Returns `cached` if its spec is already the desired one;
+        else None, as the change has not been observed yet. Raises Blocked if the name is taken, or
+        the operator's role does not allow the change.
         """
         if cached is not None and cached["spec"] == resource["spec"]:
             return cached

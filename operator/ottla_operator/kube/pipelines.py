@@ -123,7 +123,8 @@ class PipelineLauncher:
         self, pipeline: Pipeline, launcher: Launcher, managed: Mapping[Launcher, Json], pods: list[Json]
     ) -> None:
         """Deletes the object of another launcher first, because two drivers on one checkpoint undo
-        each other's work. Raises Blocked while such an object exists.
+        each other's work. Raises Blocked while such an object, or a pod of a previous driver,
+        exists.
         """
         for other, application in managed.items():
             if other != launcher:
@@ -169,10 +170,14 @@ class PodLaunch:
 
     @property
     def starts_driver(self) -> bool:
-        desired = self.desired.application
-        if self._is_suspended or desired["spec"].get("replicas") == 0:
+        if not self._wants_driver:
             return False
-        return find_difference(with_applied_hash(desired), self.live) is not None
+        return find_difference(with_applied_hash(self.desired.application), self.live) is not None
+
+    @property
+    def _wants_driver(self) -> bool:
+        """False for a Pipeline that is suspended or has finished."""
+        return not self._is_suspended and self.desired.application["spec"].get("replicas") != 0
 
     @property
     def _is_suspended(self) -> bool:
@@ -212,7 +217,7 @@ class PodLaunch:
             await self.launcher.delete(live)  # it would never run again: it is replaced by one that can be resumed
             live = None
         after = await objects.apply(self.desired.application, live)
-        if live is None or _driver_spec(live) != _driver_spec(after):
+        if self._wants_driver and (live is None or _driver_spec(live) != _driver_spec(after)):
             message = f"{after['kind']} {after['metadata']['name']} runs the pipeline of {self.desired.settings}"
             await self.launcher.events.record(self.resource, "DriverLaunched", message)
         await self._delete_unused_config()

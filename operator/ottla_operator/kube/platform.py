@@ -174,8 +174,9 @@ class KubePlatform:
         tls, login = mirror.spec.source.tls is not None, uses_sasl(mirror)
         if bootstrap := in_cluster_bootstrap(source, has_tls=tls, has_login=login):
             return bootstrap
-        how = "with TLS, which source.tls asks for" if tls else "without TLS; set source.tls to connect with TLS"
+        how = "with TLS, which source.tls asks for" if tls else "without TLS"
         how += ", and with SCRAM, which source.credentials asks for" if login else ""
+        how += "" if tls else "; set source.tls to connect with TLS"
         raise Blocked(Reconciling("SourceNotFound", f"Cluster {source.name}, the source, has no listener {how}"))
 
     # Pipelines.

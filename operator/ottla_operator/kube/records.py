@@ -18,7 +18,7 @@ USERS: Final = "users", "users.json"
 
 
 async def read_records(api: ApiClient, cluster: Key, kind: tuple[str, str]) -> Json:
-    """Empty if there is no ConfigMap, or its content is not JSON."""
+    """Empty if there is no ConfigMap, or its content is not a JSON object."""
     suffix, data_key = kind
     found = await api.get(CONFIG_MAP, cluster.namespace, f"{cluster.name}-{suffix}")
     try:

@@ -16,7 +16,9 @@ from ottla_operator.resources.model import Json
 
 REPEAT_LASTING_S: Final = 600.0
 REPEAT_S: Final = 2.0
-"""A watch may show a resource as it was before the status that an event was recorded with."""
+"""Time within which the same event is not repeated: a watch may still show the status from before
+the event, with which the reconciler would record it again.
+"""
 MAX_REMEMBERED_EVENTS: Final = 1000
 MAX_MESSAGE_LENGTH: Final = 1024
 ATTEMPTS: Final = 3  # at a status that others change at the same time
@@ -44,9 +46,9 @@ class StatusWriter:
             resource["metadata"]["resourceVersion"] = written["metadata"]["resourceVersion"]
 
     async def _apply(self, resource: Json, status: Json) -> Json | None:
-        """Returns the resulting resource; None if it was deleted. A resource that was created in
-        its place must not get the status, so the version is sent: the API server ignores a uid
-        here.
+        """Returns the resulting resource; None if it was deleted. Raises ApiError; for a conflict
+        after ATTEMPTS. A resource that was created in its place must not get the status, so the
+        version is sent: the API server ignores a uid here.
         """
         metadata = resource["metadata"]
         target = {key: metadata[key] for key in ("name", "namespace", "resourceVersion") if key in metadata}
@@ -79,8 +81,8 @@ class EventRecorder:
     async def record(
         self, resource: Json, reason: str, message: str, *, is_warning: bool = False, lasts: bool = False
     ) -> None:
-        """Creates an event for `kubectl describe`. `lasts`: the same event is not repeated for
-        REPEAT_LASTING_S. A failure is only logged.
+        """Creates an event for `kubectl describe`, and logs its message. The same event is not
+        repeated for REPEAT_S, or with `lasts` for REPEAT_LASTING_S. A failure is only logged.
         """
         metadata = resource["metadata"]
         now = self.now()

@@ -18,7 +18,7 @@ DELETION_TIMEOUT_S: Final = 10.0
 
 async def expand_storage(api: ApiClient, cluster: Cluster, objects: ClusterObjects) -> bool:
     """True if claims were patched and the StatefulSet was deleted. Raises ApiError if the storage
-    class does not allow it.
+    class does not allow it, TimeoutError if the StatefulSet still exists after DELETION_TIMEOUT_S.
     """
     stateful_set, storage, namespace = objects.stateful_set, cluster.spec.storage, cluster.metadata.namespace
     assert storage is not None

@@ -4,7 +4,7 @@ A Secret that the operator did not create for this User is never read for a pass
 written.
 """
 
-from ottla_operator.kube.api import ApiClient
+from ottla_operator.kube.api import ApiClient, ApiError
 from ottla_operator.kube.owned_objects import is_managed, owner_reference
 from ottla_operator.kube.secrets import get_secret, secret_object
 from ottla_operator.plan.conditions import Stalled
@@ -27,7 +27,7 @@ async def read_user_secret(api: ApiClient, namespace: str, name: str, user_uid: 
 
 async def write_user_secret(api: ApiClient, user: Json, name: str, data: Contents) -> None:
     """`user`: the User resource. Raises Blocked if the name is taken, or the API server rejects the
-    Secret.
+    Secret; SecretUnusable if the operator may not read it.
     """
     metadata = user["metadata"]
     live = await get_secret(api, metadata["namespace"], name)
@@ -39,7 +39,10 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Content
         "labels": names.resource_labels(user, "user"),
         "ownerReferences": [owner_reference(user) | {"controller": True}],
     }
-    await api.apply(secret_object(owned, data))
+    try:
+        await api.apply(secret_object(owned, data))
+    except ApiError as error:
+        raise Blocked.by_rejection(error) from error
 
 
 def _check_owner(secret: Json, user_uid: str) -> bool:

@@ -9,6 +9,7 @@ megabytes.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import kopf
@@ -59,7 +60,7 @@ class Watches:
         """
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watches until `stop`."""
+        """Waits for the CRDs, then watches until `stop`."""
         registry = kopf.OperatorRegistry()
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
@@ -70,7 +71,9 @@ class Watches:
         for kind in OWNED:
             settings.watching.label_selectors[_selector(kind)] = f"app.kubernetes.io/managed-by={FIELD_MANAGER}"
         self._register(registry)
-        await self._wait_for_crds()
+        await self._wait_for_crds(stop)
+        if stop.is_set():
+            return
         await kopf.operator(
             registry=registry,
             settings=settings,
@@ -102,7 +105,7 @@ class Watches:
             await asyncio.sleep(RELIST_S)
 
     async def relist(self) -> None:
-        """Lists what exists, and corrects the cache. Raises ApiError.
+        """Lists what exists, and corrects the cache. Raises ApiError, kopf.LoginError.
 
         A watch that was cut off for too long begins again with what exists then. kopf does not
         report what was deleted in between, and the objects of such resources would be created again
@@ -126,7 +129,7 @@ class Watches:
         self._outdated = outdated
 
     async def _list_resources(self) -> dict[str, tuple[ObjectKind, Json]]:
-        """Metadata of the resources that exist, by uid. Raises ApiError."""
+        """Kind and metadata of existing resources, by uid. Raises ApiError, kopf.LoginError."""
         queries = [(kind, namespace) for kind in RESOURCES for namespace in self.namespaces or (None,)]
         answers = await asyncio.gather(*(self.api.list_metadata(*it) for it in queries))
         return {
@@ -135,9 +138,11 @@ class Watches:
             for metadata in found
         }
 
-    async def _wait_for_crds(self) -> None:
-        """kopf never looks again for a kind that did not exist when it started."""
-        while True:
+    async def _wait_for_crds(self, stop: asyncio.Event) -> None:
+        """Returns once all CRDs exist, or at `stop`. kopf never looks again for a kind that did not
+        exist when it started.
+        """
+        while not stop.is_set():
             try:
                 missing = [it.plural for it in RESOURCES if not await self.api.serves(it)]
                 if not missing:
@@ -145,7 +150,8 @@ class Watches:
                 log.warning("waiting for the CRDs of %s", ", ".join(missing))
             except ApiError as error:
                 log.warning("%s", error)
-            await asyncio.sleep(CRD_RETRY_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), CRD_RETRY_S)
 
     def _register(self, registry: kopf.OperatorRegistry) -> None:
         @kopf.on.login(registry=registry)

@@ -1,9 +1,9 @@
 """The brokers of Clusters as processes of one machine: their ids, settings and ports.
 
-Ids begin at 1. The first broker of a cluster gets the ports that its listeners name; every further
-one the next free ports, all clusters' second brokers before any third. The plan depends only on the
-resources, their order and the number of brokers that exist, so a second run finds every broker
-where it was.
+Ids begin at 1. The first broker of a cluster gets the ports that its listeners name, or the next
+free ones where a cluster before it has them. Every further broker gets the next free ports, all
+clusters' second brokers before any third. The plan depends only on the resources, their order and
+the number of brokers that exist, so a second run finds every broker where it was.
 """
 
 from collections.abc import Mapping, Sequence
@@ -195,8 +195,8 @@ def _plan_broker(
 
 
 def serves_console(cluster: Cluster, settings: Settings) -> bool:
-    """True unless it is disabled, or clients log in by certificates only: users of the console need
-    passwords or an OpenID Connect provider.
+    """True unless it is disabled, or a listener requires a login and users of the console have
+    none: they need a listener with SCRAM or an OpenID Connect provider.
     """
     has_passwords = any(it.authentication == "SCRAM" for it in cluster.listeners)
     needs_no_login = "authorizer.class.name" not in settings and all(

@@ -116,7 +116,8 @@ def renewal_reason(
         return f"the previous one does not contain {', '.join(sorted(missing))}"
     if desired.subject and current.subject != desired.subject:
         return f"the previous one is of {current.subject}"
-    # The last certificate of an authority that nearly ends has as much time as that one.
+    # A certificate that expires with its authority is not renewed: the next would expire at the
+    # same time.
     if now >= current.validity.renewal_time and current.validity.not_after < issuer.validity.not_after:
         return "two thirds of the previous one's lifetime are over"
     return ""

@@ -25,8 +25,8 @@ class ObservedBroker:
     """A broker's pod or process.
 
     `started_with`: its settings; None if unknown. `outdated`: why it must be restarted, other than
-    its settings: image, pod template; empty if it need not be. `problem`: the reason why it does
-    not run; empty if nothing is known. `unready_for_s`: 0 while it is ready.
+    its settings, such as its image or its passwords; empty if it need not be. `problem`: the reason
+    why it does not run; empty if nothing is known. `unready_for_s`: 0 while it is ready.
     """
 
     id: int
@@ -54,9 +54,9 @@ class ClusterObservations:
     broker cannot be created. `offline_partitions`, `under_replicated_partitions`,
     `moving_partitions`: None when no broker could be asked. `moves_started`: number of moves that
     this reconcile started. `rotation`: what a rotation of passwords waits for;
-    `passwords_rotated_at`: `spec.rotatePasswordsAt` of the present ones, empty if none was due.
-    `connect_error`: why no broker could be asked. `quorum_loss`: why there
-    is no controller. `certificate_error`: why the listeners' certificates cannot be used.
+    `passwords_rotated_at`: `spec.rotatePasswordsAt` of the present ones, empty during a rotation
+    and if none was due. `connect_error`: why no broker could be asked. `quorum_loss`: why there is
+    no controller. `certificate_error`: why the listeners' certificates cannot be used or renewed.
     `certificate`: that of the listeners with TLS. `start_timeout_s`: time in which a broker must
     become ready.
     """
@@ -106,7 +106,7 @@ class ClusterObservations:
 
     @property
     def is_rolling(self) -> bool:
-        """True from the first restart until the last restarted broker serves."""
+        """True from when a broker has to be restarted until the last restarted broker serves."""
         return bool(self.outdated) or self.restarted is not None or (self.was_rolling and bool(self.missing))
 
     @property
@@ -122,8 +122,8 @@ class ClusterObservations:
 
     @property
     def can_spare_a_broker(self) -> bool:
-        """True if every replica that should be in sync is. Unknown, and so False, while no broker
-        can be asked.
+        """True if all brokers of the spec serve and every replica that should be in sync is.
+        Unknown, and so False, while no broker can be asked.
         """
         return len(self.serving) >= self.replicas and self.under_replicated_partitions == 0
 
@@ -142,7 +142,8 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
         return Stalled("ImagePullBackOff", f"{format_brokers(without_image)} cannot start. {_problems(observed)}")
     if overdue := observed.overdue:
         message = (
-            f"{format_brokers(overdue)} not ready after {observed.start_timeout_s:.0f} s; no other broker is restarted."
+            f"{format_brokers(overdue)} not ready after {observed.start_timeout_s:.0f} s; no broker beyond "
+            "roll.maxUnavailable is restarted."
         )
         return Stalled("BrokerStartFailed", f"{message} {_problems(observed)}".rstrip())
     if observed.certificate_error:
@@ -267,8 +268,9 @@ def _roll(observed: ClusterObservations) -> dict[str, Json]:
 def reassignment_progress(
     moving: int | None, started: int, previous: Mapping[str, Json] | None
 ) -> dict[str, Json] | None:
-    """Number of started moves that have completed. The status keeps the total, so that another
-    operator continues to count. `moving`: None when no broker could be asked.
+    """Number of started moves that have completed, and their total; None if nothing moves. The
+    status keeps the total, so that another operator continues to count. `moving`: None when no
+    broker could be asked; then the previous progress is kept.
     """
     if moving is None:
         return dict(previous) if previous else None

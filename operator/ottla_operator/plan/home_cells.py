@@ -133,8 +133,8 @@ class _Homes:
         return None
 
     def _evens_out(self, high: int, low: int, count: int) -> bool:
-        """True if the cells are more even with `count` replicas in the other. The sum of
-        load² / size falls with each step, so steps end.
+        """True if moving `count` replicas from `high` to `low` makes the cells more even. The sum
+        of load² / size falls with each step, so steps end.
         """
         return (self.load[low] + count / 2) / self.size[low] < (self.load[high] - count / 2) / self.size[high]
 

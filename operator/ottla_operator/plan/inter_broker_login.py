@@ -133,7 +133,9 @@ do nothing that brokers do.
 
 
 def super_users(login: InterBrokerLogin) -> list[str]:
-    """The brokers' principals, as in Kafka: brokers hold everything and ask each other for it."""
+    """The brokers' principals, as in Kafka: brokers hold everything and ask each other for it. Also
+    User:ANONYMOUS, unless all brokers log in.
+    """
     users = [f"User:{it}" for it in BROKER_USERS] if login else []
     return users if login is InterBrokerLogin.REQUIRED else [str(ANONYMOUS), *users]
 

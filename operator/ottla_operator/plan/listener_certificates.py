@@ -2,8 +2,9 @@
 to brokers. The Secret is that of `tls.secretRef`, or one that the operator keeps (`tls.issuer`).
 
 A Secret of type kubernetes.io/tls: `tls.crt` (the brokers' certificate, then its chain), `tls.key`,
-and `ca.crt` where listeners require client certificates. Brokers read them again when they change,
-so a renewed certificate restarts none. `digest` names the one that was found usable last.
+and `ca.crt` where listeners require client certificates or brokers use TLS among themselves.
+Brokers read them again when they change, so a renewed certificate restarts none. `digest` names the
+one that was found usable last.
 """
 
 import hashlib
@@ -51,7 +52,9 @@ def issues_certificates(cluster: Cluster) -> bool:
 
 
 def secret_name(cluster: Cluster) -> str:
-    """Name of the Secret that brokers need; empty if no listener has TLS."""
+    """Name of the Secret that brokers need; empty if no listener, the inter-broker one included,
+    has TLS.
+    """
     tls = cluster.spec.tls
     if tls is None or not has_tls(cluster):
         return ""

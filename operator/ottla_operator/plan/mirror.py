@@ -202,8 +202,10 @@ def schemas_condition(
 def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[ExtraCondition]:
     """The conditions InSync and FailoverSafe.
 
-    - InSync: no record was missing when the sources were last reached.
-    - FailoverSafe: a failover now would lose no known record.
+    - InSync: no record is missing, and no partition is stopped, diverged, failed over or cut off
+      from its source.
+    - FailoverSafe: a failover now would lose no known record. It may be True while a source does
+      not respond, if no record was missing when it last did.
     """
     if not partitions:
         message = "no topic is copied yet"

@@ -67,8 +67,8 @@ class PipelinePod:
 
     `settings`: name of the ConfigMap it was started with, which names the pipeline's spec.
     `address`: host:port of its runner; empty before it has one. `exit_code`: exit code of the last
-    run that has ended; None if none has. `last_message`: the last line of that run. `problem`: the
-    reason why it does not run.
+    run that has ended; None if none has. `last_message`: the last line of that run, or
+    Kubernetes' reason for its end, such as OOMKilled. `problem`: the reason why it does not run.
     """
 
     name: str

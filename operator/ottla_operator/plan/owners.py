@@ -1,4 +1,6 @@
-"""Decides which resource owns a topic, subject or user that several resources describe. Pure."""
+"""Decides which resource owns a topic, group, subject or user that several resources describe.
+Pure.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar

@@ -104,7 +104,9 @@ class RecoveryRefused(Exception):
 
 
 def most_advanced(replicas: Collection[MetadataReplica]) -> MetadataReplica | None:
-    """The replica whose log is longest, of those that belong to a cluster. None if none does."""
+    """The replica with the newest last epoch, and among equals the longest log, of those that
+    belong to a cluster. None if none does.
+    """
     known = [it for it in replicas if it.cluster_id is not None]
     return max(known, key=lambda it: (it.log_end, -it.broker), default=None)
 
@@ -177,7 +179,8 @@ def find_quorum_loss(
     replicas: Sequence[MetadataReplica], existing: Collection[int], cluster_id: str | None
 ) -> QuorumLoss | None:
     """Describes why a cluster without a leader cannot elect one; None if no cause is known.
-    `existing`: desired brokers. `cluster_id`: id of the cluster, as recorded outside of its disks.
+    `existing`: brokers that must exist. `cluster_id`: id of the cluster, as recorded outside of its
+    disks; None if it has none yet.
     """
     state = observe_quorum(replicas, existing)
     if state is not None:

@@ -14,7 +14,7 @@ CONDITION_TYPES: Final = (
     ("Reconciling", "Work is under way that needs no person (kstatus)."),
     ("Stalled", "A person has to change something (kstatus)."),
     ("Available", "Of a Cluster: clients are served, whether or not work is under way."),
-    ("TopicsReady", "Of a Pipeline: every topic that it reads exists and is ready."),
+    ("TopicsReady", "Of a Pipeline: every topic that it reads exists, and every Topic of its topics is ready."),
     ("InSync", "Of a Mirror: the copies have every record of the source."),
     ("SchemasCopied", "Of a Mirror with `sync.schemas`: the target's registry has the source's schemas."),
     ("FailoverSafe", "Of a Mirror: a failover now would lose no record that the source has."),
@@ -37,7 +37,7 @@ READY_REASONS: Final = (
     Reason("Reconciled", ALL_KINDS, "The resource matches its spec."),
     Reason("Idle", ALL_KINDS, "No change is in progress (reason of Reconciling)."),
     Reason("Healthy", ALL_KINDS, "Nothing needs a person (reason of Stalled)."),
-    Reason("Replicating", "Mirror", "Every topic is copied."),
+    Reason("Replicating", "Mirror", "Topics are copied: all that match, except those that the message names."),
     Reason("Paused", "Mirror", "`role: Paused`: the copies stay as they are."),
     Reason("Completed", "Pipeline", "A pipeline with `availableNow` has read everything and exited."),
     Reason("Suspended", "Pipeline", "`state: suspended`: no driver runs; the checkpoint is kept."),
@@ -63,7 +63,7 @@ RECONCILING_REASONS: Final = (
     Reason("PartitionsUnderReplicated", "Cluster", "Replicas are catching up.", "`ottla cluster health`"),
     Reason("PartitionsOffline", "Cluster", "Partitions have no leader.", "`ottla cluster health`"),
     Reason("WaitingForAddress", "Cluster", "A Service has no address yet.", "Check the load balancer."),
-    Reason("Terminating", "Cluster", "An object of the same name is still being deleted."),
+    Reason("Terminating", "Cluster, Topic, Pipeline, Mirror", "An object of the same name is still being deleted."),
     Reason("BrokersUnreachable", ALL_KINDS, "The operator cannot reach the brokers.", "Check network policies."),
     Reason(
         "ClusterNotFound",
@@ -74,7 +74,7 @@ RECONCILING_REASONS: Final = (
     Reason(
         "ClusterNotReady",
         "Topic, Group, Schema, User, Mirror, Pipeline",
-        "No broker of the Cluster is ready.",
+        "No broker of the Cluster is ready, or an address or authority that a User needs is not known yet.",
         "See the Cluster.",
     ),
     Reason("CreatingTopic", "Topic", "The topic is being created."),
@@ -102,14 +102,19 @@ RECONCILING_REASONS: Final = (
         "Brokers have not been restarted with access rules yet.",
         "See `status.roll` of the Cluster.",
     ),
-    Reason("CredentialsUnusable", "Mirror, User, Pipeline", "A Secret is missing or unusable.", "Correct the Secret."),
+    Reason(
+        "CredentialsUnusable",
+        "Mirror, Pipeline, User",
+        "A Secret is missing or unusable. A User is Stalled with this reason.",
+        "Correct the Secret.",
+    ),
     Reason("WaitingForUser", "Mirror, Pipeline", "The User that it connects as is not ready yet.", "See the User."),
     Reason("SourceNotFound", "Mirror", "The source Cluster or its listener does not exist.", "Create it."),
     Reason("SourceUnreachable", "Mirror", "The source does not answer.", "Check address, network and TLS."),
     Reason("JoiningSource", "Mirror", "A copy is finding the offset at which it continues."),
     Reason("NoTopicsMatched", "Mirror", "No topic of the source is copied yet.", "Check `spec.topics`."),
     Reason("FailingOver", "Mirror", "The copies are being opened for producers."),
-    Reason("WaitingForTopics", "Pipeline", "Topics that are read are not ready yet.", "See the message."),
+    Reason("WaitingForTopics", "Pipeline", "Topics that are read or written are not ready.", "See the message."),
     Reason("DriverStarting", "Pipeline", "The driver is starting."),
     Reason("DriverRestarting", "Pipeline", "The driver failed and is started again.", "See `status.lastError`."),
     Reason("NoExecutorRunning", "Pipeline", "The driver runs without an executor.", "Check quota and nodes."),
@@ -125,7 +130,7 @@ STALLED_REASONS: Final = (
     Reason(
         "NameConflict",
         ALL_KINDS,
-        "An object, topic, group or user of that name belongs to another resource.",
+        "An object, topic, group, subject or user of that name belongs to another resource.",
         "Rename one.",
     ),
     Reason(
@@ -173,7 +178,12 @@ STALLED_REASONS: Final = (
     Reason("ReconciliationPaused", "Cluster", "`spec.paused` is true: nothing is changed.", "Set it to false."),
     Reason("SettingRefused", "Cluster", "No broker would start with `spec.config`.", "Correct the setting named."),
     Reason("ConfigRejected", "Cluster", "Brokers do not accept a setting.", "Correct `spec.config`."),
-    Reason("CertificateUnusable", "Cluster", "A Secret of `tls` is missing or unusable.", "Correct the Secret."),
+    Reason(
+        "CertificateUnusable",
+        "Cluster, Topic, Group, Schema, User, Mirror",
+        "A Secret of the Cluster's `tls` is missing or unusable.",
+        "Correct the Secret.",
+    ),
     Reason(
         "ConsoleSecretUnusable",
         "Cluster",
@@ -182,7 +192,7 @@ STALLED_REASONS: Final = (
     ),
     Reason(
         "LoginUnusable",
-        "Cluster",
+        "Cluster, Topic, Group, Schema, User, Mirror",
         "The Secret with the passwords of brokers and operator is lost or unusable.",
         "Restore it, as the message says.",
     ),
@@ -234,8 +244,8 @@ STALLED_REASONS: Final = (
     Reason(
         "ReplacementConflict",
         "Pipeline",
-        "It shares a target or a consumer group with the Pipeline that it replaces.",
-        "Choose another; the message names the field.",
+        "It shares a target or a consumer group with the Pipeline that it replaces, or reads another Cluster.",
+        "Change the field that the message names.",
     ),
     Reason("SparkOperatorNotFound", "Pipeline", "SparkApplications are not known.", "Install the Spark operator."),
     Reason("ApplicationFailed", "Pipeline", "The SparkApplication failed.", "See `status.lastError`."),
@@ -247,7 +257,7 @@ STALLED_REASONS: Final = (
 OTHER_REASONS: Final = (
     Reason("BrokersReady", "Cluster", "Available: brokers are ready."),
     Reason("NoBrokerReady", "Cluster", "Not Available: no broker is ready.", "See Ready."),
-    Reason("TopicsReady", "Pipeline", "Every topic that is read is ready."),
+    Reason("TopicsReady", "Pipeline", "Every topic that is read exists, and every Topic of its topics is ready."),
     Reason("SchemasCopied", "Mirror", "The target's registry has the source's schemas, with their ids."),
     Reason("NoSchemas", "Mirror", "The source has no topic `_schemas` yet."),
     Reason(
@@ -291,8 +301,8 @@ EVENT_REASONS: Final = (
     Reason(
         "CertificateChanged",
         "Cluster",
-        "The Cluster's own authority was created or removed, or has issued the brokers' certificate; the "
-        "message says why.",
+        "The Secret of `tls.secretRef` was renewed, or the Cluster's own authority was created or removed, or has "
+        "issued the brokers' certificate; the message says which.",
         "If an authority was created: clients have to trust it before it issues certificates.",
     ),
     Reason(
@@ -326,7 +336,11 @@ EVENT_REASONS: Final = (
     Reason("StatusWriteFailed", "Topic, Group, Schema, User", "The status could not be written.", "Check the message."),
     Reason("MirrorConfigured", "Mirror", "Settings of the mirror were changed on the brokers."),
     Reason("DriverLaunched", "Pipeline", "A driver was launched."),
-    Reason("ReplacementProgress", "Pipeline", "A Pipeline that replaces another has caught up or has taken over."),
+    Reason(
+        "ReplacementProgress",
+        "Pipeline",
+        "A Pipeline that replaces another is catching up, has caught up, is taking over or has taken over.",
+    ),
 )
 SECTIONS: Final = (
     ("Reasons while Ready is True, and of conditions that are False", READY_REASONS),

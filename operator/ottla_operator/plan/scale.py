@@ -22,7 +22,7 @@ class ScaleInputs:
     """`desired`: brokers of the spec. `present`: existing brokers, including those being removed.
     `available`: registered and unfenced brokers. `moving`: number of partitions that are being
     reassigned. `spread_over`: brokers over which partitions were last spread.
-    `replication_factors`: internal topic → its replication factor, if there are as many brokers.
+    `replication_factors`: internal topic → the replication factor that its setting asks for.
     `on_scale`: True if partitions are spread to added brokers. `voters`: voters of the metadata
     log.
     """
@@ -53,7 +53,7 @@ class RemoveBroker:
 
 @dataclass(frozen=True, slots=True)
 class RecordSpread:
-    """No more partitions have to move: they are spread over `brokers`."""
+    """No more partitions have to move. `brokers`: recorded as those that they are spread over."""
 
     brokers: frozenset[int]
 

@@ -23,8 +23,9 @@ INCOMPATIBLE, UNPROCESSABLE = 409, 422
 NOT_PERMITTED: Final = 42205
 """Error code of the registry: the subject's mode does not allow the change."""
 TRANSIENT_STATUS: Final = frozenset({404, 408, 429})
-"""HTTP status of refusals that pass, beside those of servers: 404 is a subject that others have
-deleted meanwhile."""
+"""HTTP statuses of refusals that are retried, besides 5xx. 404: others have deleted the subject in
+the meantime.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class DesiredSchema:
 
 @dataclass(frozen=True, slots=True)
 class ObservedSubject:
-    """`version`, `id`: of the desired schema; None if the subject does not have it. `latest`: its
-    latest version. `level`: compatibility level that applies.
+    """`version`, `id`: of the desired schema; `latest`: the subject's latest version. All are None
+    if the subject does not have the schema. `level`: compatibility level that applies.
     """
 
     level: str
@@ -123,13 +124,16 @@ def find_obstacle(
     registered: Mapping[str, RegisteredVersion],
 ) -> Readiness | None:
     """The reason why the resource cannot be registered; None if it can. `cyclic`: names of Schemas
-    that refer to each other. `registered`: versions by the name of their Schema.
+    that are in a cycle of references, or refer to one. `registered`: versions by the name of their
+    Schema.
     """
     subject = resource.parsed.subject if resource.parsed is not None else ""
     if (conflict := resource.find_conflict(owners.get(subject), f"subject {subject}")) is not None:
         return conflict
     if resource.name in cyclic:
-        message = f"spec.references: these Schemas refer to each other: {', '.join(sorted(cyclic))}"
+        message = (
+            f"spec.references: these Schemas are in a cycle of references, or refer to one: {', '.join(sorted(cyclic))}"
+        )
         return Stalled("InvalidSpec", message)
     if missing := sorted(referenced_names(resource) - registered.keys()):
         message = f"it refers to Schemas that are not registered: {', '.join(missing)}"

@@ -1,8 +1,9 @@
 """Settings of brokers: replication defaults, and which changes need a restart.
 
-A dynamic setting is set for the whole cluster through the protocol, and is on every broker's
-command line from its next start. Such a setting is unset again when every broker was started with
-it, or when the spec no longer has it. Settings that people have set by other means are not changed.
+A dynamic setting is set for the whole cluster through the protocol, and is among the settings that
+every broker is started with from its next start. Such a setting is unset again when every broker
+was started with it, or when the spec no longer has it. Settings that people have set by other means
+are not changed.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -91,7 +92,7 @@ def changed_settings(started_with: Settings, desired: Settings) -> list[str]:
 
 def without_rejected(desired: Settings, rejected: Settings, started_with: Settings | None) -> dict[str, str]:
     """`desired` with every value that running brokers have rejected replaced by what a broker was
-    started with: a broker does not start with a rejected value."""
+    started with, or left out if it had none: a broker does not start with a rejected value."""
     kept = {key: value for key, value in desired.items() if rejected.get(key) != value}
     before = started_with or {}
     return {**kept, **{key: before[key] for key in desired.keys() - kept.keys() if key in before}}

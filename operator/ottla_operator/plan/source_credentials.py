@@ -32,7 +32,9 @@ _CLIENT_CERTIFICATE: Final = "TLS"
 
 
 class SecretUnusable(Exception):
-    """A Secret does not exist, or lacks a key or a valid value. The message contains no values."""
+    """A Secret does not exist, may not be read or is not the operator's, or lacks a key or a valid
+    value. The message contains no values.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 Invariants: a topic is deleted with its records only if its resource's last deletionPolicy was
 Delete and a watch has shown it, or if no watch has shown the resource's deletion and the resource
 that was created in its place has deletionPolicy Delete for the same topic. Whenever that is
-uncertain, records stay. A resource is known by its uid.
+uncertain, the topic stays. A resource is known by its uid.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,9 +15,10 @@ from ottla_operator.plan.topics import TopicResource
 
 
 class DeletionRecord(NamedTuple):
-    """`resource`: name of a Topic with deletionPolicy Delete. `topic`, `topic_id`: id of its topic
-    on the brokers. `is_deleted`: a watch has shown the resource's deletion, and its policy was
-    Delete to the last."""
+    """`resource`: name of a Topic with deletionPolicy Delete. `topic`, `topic_id`: name and id of
+    its topic on the brokers. `is_deleted`: a watch has shown the resource's deletion, and its
+    policy was Delete to the last.
+    """
 
     resource: str
     topic: str

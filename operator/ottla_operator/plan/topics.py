@@ -26,7 +26,8 @@ default.replication.factor).
 class ObservedTopic:
     """A topic on the brokers. `config`: values that are set on the topic itself. `replicas`: the
     fewest of any partition; `most_replicas`: the most of any, `replicas` if not given. `is_moving`:
-    True if partitions are being reassigned. `brokers`: number of available brokers.
+    True if partitions are being reassigned. `brokers`: number of available brokers; 0 if it was not
+    asked for.
     """
 
     name: str

@@ -72,8 +72,9 @@ def plan_revocations(
     deleted: Iterable[str],
     uids: Mapping[str, str | None],
 ) -> dict[str, UserRecord]:
-    """The records of users whose resources no longer exist. `uids`: names of `resources_to_look_up`
-    → the uid of the resource that has the name; None if there is none.
+    """The records of users whose resources no longer exist or are being deleted. `deleted`: uids of
+    the latter. `uids`: names of `resources_to_look_up` → the uid of the resource that has the name;
+    None if there is none.
     """
     known = {it.uid for it in resources}
     gone = set(deleted)

@@ -48,7 +48,9 @@ class ClientAccess:
 
 
 def find_listener(cluster: Cluster, user: User) -> Listener | None:
-    """The listener on which the user logs in: one inside the Kubernetes cluster if there is one."""
+    """The listener on which the user logs in: one inside the Kubernetes cluster if there is one.
+    None if no listener has the user's authentication.
+    """
     authentication = "SCRAM" if user.spec.authentication.type.startswith("SCRAM") else user.spec.authentication.type
     suitable = [it for it in cluster.listeners if it.authentication == authentication]
     return next((it for it in suitable if not is_external(it)), suitable[0] if suitable else None)

@@ -16,7 +16,7 @@ from ottla_operator.resources.model import Json
 from ottla_operator.resources.validation import find_spec_problems
 
 Policies: TypeAlias = Mapping[str, AccessPolicy | None]
-"""Name → policy; None if it does not exist or is invalid."""
+"""Name → policy; None if it does not exist, is being deleted or is invalid."""
 
 
 async def read_policies(platform: Platform, namespace: str, users: Iterable[UserResource]) -> Policies:

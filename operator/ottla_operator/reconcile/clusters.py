@@ -263,8 +263,9 @@ class ClusterReconciler:
 async def _observe_partitions(
     client: KafkaClient, observed: ClusterObservations, *, elects: bool
 ) -> ClusterObservations:
-    """Counts partitions that are offline, under-replicated or moving. If there are none, elects
-    preferred leaders where others lead. `elects`: True if it may.
+    """Counts partitions that are offline, under-replicated or moving. If there are none, and no
+    broker has to be restarted, elects preferred leaders where others lead. `elects`: True if it
+    may.
     """
     moving = await list_reassignments(client)
     topics = await list_topics(client)

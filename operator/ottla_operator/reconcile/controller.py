@@ -158,6 +158,7 @@ class Controller:
                 self._loops["AccessPolicy"].wake(policy)
 
     def wake_waiting_pipelines(self, cluster: Key) -> None:
+        """Reconciles the Pipelines of this Cluster that wait for topics."""
         for key, resource in self.cache.pipelines.items():
             if (
                 key.namespace == cluster.namespace

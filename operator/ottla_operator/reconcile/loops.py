@@ -44,7 +44,7 @@ class ReconcileLoops(Generic[K]):
     _is_running: bool = False
 
     def wake(self, key: K) -> None:
-        """Reconciles the key soon; does nothing before `start`."""
+        """Reconciles the key soon; does nothing before `start` and after `stop`."""
         if not self._is_running:
             return
         loop = self._loops.setdefault(key, _Loop())

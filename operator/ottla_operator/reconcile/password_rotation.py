@@ -1,5 +1,5 @@
-"""Rotates the passwords between brokers: asks each which login module it has, and takes the next
-step when all have the present one."""
+"""Rotates the passwords between brokers: asks each for the version of its login module, and takes
+the next step when all have the present one."""
 
 import asyncio
 import datetime
@@ -25,9 +25,9 @@ from ottla_operator.resources.cluster import Cluster
 
 @dataclass(frozen=True, slots=True)
 class RotationProgress:
-    """`rotated_at`: the `spec.rotatePasswordsAt` of the passwords; empty during a rotation, and if
-    they were never rotated. `begun`: the step that this reconcile has begun. `in_progress`: what
-    the rotation waits for; empty without one.
+    """`rotated_at`: the `spec.rotatePasswordsAt` that the passwords were generated for; empty
+    during a rotation, and if none was due then. `begun`: the step that this reconcile has begun.
+    `in_progress`: that step, or what the rotation waits for; empty without one.
     """
 
     rotated_at: str = ""

@@ -66,8 +66,9 @@ class ReconcileState:
     StatefulSet, or in brokers.json.
 
     `spread_over`: brokers over which partitions were last spread. `cluster_settings`: dynamic
-    settings of all running brokers. `throttled_topics`: topics whose moves are throttled.
-    `is_founding`: the cluster does not exist yet, and the first broker may found it.
+    settings that the operator has set on the running brokers. `throttled_topics`: topics whose
+    moves are throttled. `is_founding`: the cluster does not exist yet, and the first broker may
+    found it.
     """
 
     spread_over: frozenset[int] = frozenset()
@@ -79,7 +80,7 @@ class ReconcileState:
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
     """Addresses and security of reconcilers' connections to brokers. `addresses`: host:port of
-    those that are ready."""
+    the brokers that are ready; empty if none is."""
 
     addresses: Sequence[str]
     security: ClientSecurity = UNSECURED
@@ -141,8 +142,8 @@ class BrokerSet(Protocol):
         """
 
     async def save(self, count: int, state: ReconcileState) -> None:
-        """Persists the state, and starts or stops brokers until there are `count`, the highest ids
-        last in and first out."""
+        """Persists the state, and starts or stops brokers until there are `count`: the highest ids
+        are started last and stopped first."""
 
     async def save_login(self, login: LoginSecret) -> None:
         """Writes the passwords where brokers read them, in place of `self.login`."""
@@ -243,7 +244,8 @@ class Platform(Protocol):
 
     async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
         """Creates or updates the Pipeline of a Topic's lake. Returns it as it was observed last;
-        None if it is still to be observed. Raises Blocked if the name is taken.
+        None if it is still to be observed. Raises Blocked if the name is taken, or the operator may
+        not create it.
         """
 
     async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
@@ -269,7 +271,7 @@ class Platform(Protocol):
     async def ensure_component_user(self, owner: Json, user: Json) -> Json | None:
         """Creates or updates the User that `owner`, a Pipeline or a Mirror, connects as. Returns it
         as it was observed last; None if it is still to be observed. Raises Blocked if the name is
-        taken.
+        taken, or the operator may not create it.
         """
 
     async def delete_component_user(self, owner: Json, cluster: Key, name: str) -> None:

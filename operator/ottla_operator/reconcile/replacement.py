@@ -43,8 +43,8 @@ class ReplacementReconciler:
         )
 
     def check_conflict(self, key: Key, pipeline: Pipeline) -> None:
-        """Raises Blocked if the Pipeline and the replaced one share a checkpoint or another object
-        that must differ.
+        """Raises Blocked if the Pipeline cannot run beside the one that it replaces: they share a
+        consumer group or a target, or read different Clusters.
         """
         if pipeline.spec.replaces is None:
             return

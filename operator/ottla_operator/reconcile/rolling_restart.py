@@ -1,4 +1,4 @@
-"""Brings changed settings, images and certificates to running brokers: dynamic settings without a
+"""Brings changed settings, images and pod templates to running brokers: dynamic settings without a
 restart, everything else by one restart per step."""
 
 from collections.abc import Mapping
@@ -48,8 +48,8 @@ class RestartStep:
 
 
 async def apply_config(client: KafkaClient | None, brokers: BrokerSet) -> AppliedConfig:
-    """Sets dynamic settings on running brokers, and finds the brokers that must be restarted for
-    the others. Without a client nothing can be set."""
+    """Sets and unsets dynamic settings on running brokers, and finds the brokers that must be
+    restarted for the others. Without a client nothing is set or unset."""
     config = AppliedConfig(dict(brokers.state.cluster_settings))
     desired = {id_: it for id_, it in brokers.desired.items() if id_ in brokers.brokers}
     started_with = {id_: brokers.brokers[id_].started_with for id_ in desired}

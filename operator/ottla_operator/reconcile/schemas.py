@@ -219,8 +219,8 @@ class SchemaReconciler:
         return backoff.delay_s(waiting, asyncio.get_running_loop().time(), shortest_s, RESYNC_S)
 
     async def _report(self, result: SchemaResult) -> None:
-        """Writes the status. Keeps the present fields about the subject while the registry cannot
-        be reached.
+        """Writes the status. Keeps the present fields about the subject if this reconcile has not
+        observed it.
         """
         body, readiness = result.resource.body, result.readiness
         status = body.get("status") or {}

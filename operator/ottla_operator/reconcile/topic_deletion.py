@@ -6,7 +6,7 @@ once a watch has shown the resource's deletion together with its last deletionPo
 is deleted, and its record after it. A resource is known by its uid: one that is created again under
 the same name has another uid.
 
-Invariant: no topic is deleted because its deletion record is lost or cannot be read.
+Invariant: a deletion record that is lost or cannot be read never causes the deletion of a topic.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,8 +50,9 @@ class TopicDeletion:
         return cls(platform, cache, key, cluster, await platform.read_deletion_records(key))
 
     async def update(self, resources: Sequence[TopicResource]) -> None:
-        """Drops the records of topics that must be kept now, even if no broker is reachable: a user
-        may change deletionPolicy to Retain and then delete the resource.
+        """Marks the records of resources whose deletion a watch has shown, and drops those of
+        topics that must be kept now, even if no broker is reachable: a user may change
+        deletionPolicy to Retain and then delete the resource.
         """
         deleted = dict(self.cache.deleted_topics.get(self.key, {}))
         self.records = update_records(self.records, resources, deleted)
@@ -61,7 +62,9 @@ class TopicDeletion:
                 remaining.pop(uid, None)
 
     async def delete_topics(self, client: KafkaClient, resources: Sequence[TopicResource]) -> set[str]:
-        """Deletes the topics whose resources are deleted. Returns their ids."""
+        """Deletes the topics whose resources are deleted. Returns the ids of those that no longer
+        exist; records of topics that brokers refuse to delete are kept.
+        """
         namespace = self.key.namespace
         names = sorted(resources_to_look_up(self.records, resources))
         uids = {name: await self.platform.find_topic_uid(namespace, name) for name in names}
@@ -94,7 +97,7 @@ class TopicDeletion:
 
     @property
     def has_undeleted_topics(self) -> bool:
-        """True if the resource of a topic is deleted and the topic could not be."""
+        """True if a topic still has to be deleted, because its resource is deleted."""
         return any(it.is_deleted for it in self.records.values())
 
     def is_recorded(self, resource: TopicResource, record: DeletionRecord | None) -> bool:
@@ -102,7 +105,7 @@ class TopicDeletion:
 
     async def record(self, found: Iterable[tuple[TopicResource, DeletionRecord | None]]) -> str:
         """Stores the deletion records of these resources. Returns why that failed; empty if it
-        succeeded.
+        succeeded. Raises PlatformError while the platform is unavailable.
         """
         previous = dict(self._written)
         for resource, record in found:
@@ -114,7 +117,7 @@ class TopicDeletion:
 
     async def _write(self) -> str:
         """Stores the deletion records if they have changed. Returns why that failed; empty if it
-        did not.
+        did not. Raises PlatformError while the platform is unavailable.
         """
         if self.records == self._written:
             return ""

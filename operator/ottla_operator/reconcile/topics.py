@@ -175,8 +175,8 @@ class TopicReconciler:
         return TopicResult(resource, observed, evaluate_topic(resource, observed, changes, {}))
 
     async def _reconcile_lake(self, resource: TopicResource) -> Json | None:
-        """Creates or deletes the Pipeline of the Topic's lake. Returns the lake's status, None
-        without a lake. Raises Blocked.
+        """Creates, updates or deletes the Pipeline of the Topic's lake. Returns the lake's status:
+        the present one if the spec is invalid, None without a lake. Raises Blocked.
         """
         if resource.parsed is None:
             return (resource.body.get("status") or {}).get("lake")
@@ -204,8 +204,9 @@ class TopicReconciler:
         await for_each(resources, one)
 
     async def _report(self, resource: TopicResource, observed: ObservedTopic | None, readiness: Readiness) -> float:
-        """Writes the status; what was known of the topic stays in it while no broker can be asked.
-        Returns the requeue delay in seconds."""
+        """Creates, updates or deletes the Pipeline of the Topic's lake, and writes the status. What
+        was known of the topic stays in it without `observed`. Returns the requeue delay in seconds.
+        """
         status = resource.body.get("status") or {}
         fields: dict[str, Json] = {key: status.get(key) for key in ("topicName", "topicId", "partitions", "replicas")}
         if observed is not None:

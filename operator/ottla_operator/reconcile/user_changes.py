@@ -75,10 +75,10 @@ async def observe_users(client: KafkaClient) -> ObservedUsers:
 async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange]) -> dict[str, KafkaError]:
     """Applies the changes. Returns the errors by user; users without one have no entry.
 
-    Credentials of users who get no other are removed first, and passwords are set last, so that a
-    user never has a password before its DENY rules. A password replaces another in one step, and
-    rules are added before those that they replace are removed. Raises KafkaError if no request
-    succeeded.
+    Credentials of users who get no password are removed first, and passwords are set last, so that
+    a user never has a password before its DENY rules. A password replaces another in one step, and
+    rules are added before those that they replace are removed. Raises KafkaError if brokers refuse
+    to remove a rule, Unreachable; earlier changes stay.
     """
     needed = [it for it in changes if it.changes]
     errors: dict[str, KafkaError] = {}

@@ -146,8 +146,9 @@ class UserSecrets:
         return ClientCredentials(user.secret_name, data, password, is_set, existing == data)
 
     async def write(self, resource: UserResource, credentials: ClientCredentials) -> None:
-        """Writes the Secret after the brokers have its password. Raises Blocked if another object
-        has its name.
+        """Writes the Secret, if it differs, after the brokers have its password. Raises Blocked if
+        another object has its name or the platform rejects it, SecretUnusable if it may not be
+        read.
         """
         if credentials.data is not None and not credentials.is_current:
             await self.platform.write_user_secret(resource.body, credentials.secret_name, credentials.data)

@@ -87,7 +87,8 @@ class Roll(Model, frozen=True):
     timeout: Annotated[
         Duration | None,
         doc(
-            "Time for a broker to become ready after its restart. Then the roll stops and reports it. Defaults to 10m."
+            "Time for a broker to become ready after its restart. Then the Cluster is Stalled, and no broker beyond "
+            "maxUnavailable is restarted. Defaults to 10m."
         ),
     ] = None
 

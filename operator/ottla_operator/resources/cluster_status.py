@@ -24,7 +24,13 @@ class BlockingPartition(Model, frozen=True):
     topic: Annotated[str, doc("Name of the topic.")]
     partition: Annotated[int, doc("Partition index.")]
     isr: Annotated[list[int], doc("Broker ids of the in-sync replicas.")]
-    min_isr: Annotated[int, doc("Number of replicas that must be in sync (min.insync.replicas).")]
+    min_isr: Annotated[
+        int,
+        doc(
+            "Number of replicas that must be in sync before the restart, that of the broker included: one more than "
+            "must stay in sync during it."
+        ),
+    ]
 
 
 class RollStatus(Model, frozen=True):
@@ -49,7 +55,7 @@ class ReassignmentStatus(Model, frozen=True):
 
     moved: Annotated[int, doc("Number of partitions that are in place.")]
     total: Annotated[int, doc("Number of partitions that are reassigned.")]
-    bytes: Annotated[int | None, doc("Bytes that are still to be copied.")] = None
+    bytes: Annotated[int | None, doc("Bytes that are still to be copied. The operator does not report them.")] = None
 
 
 class ClusterStatus(Status, frozen=True):

@@ -92,7 +92,9 @@ def format_time(seconds: float) -> str:
 
 
 def tenant_prefix(tenant: str | None) -> str:
-    """The prefix of the names of a tenant's topics, groups, transactional ids and users."""
+    """The prefix of the names of a tenant's topics, groups, transactional ids and users; empty
+    without a tenant.
+    """
     return "" if tenant is None else f"{tenant}."
 
 
@@ -209,7 +211,9 @@ class Resource(Model, frozen=True):
 
     @classmethod
     def parse_stored(cls, data: Json) -> Self:
-        """Parses a resource that an API server has stored, without its status."""
+        """Parses a resource that an API server has stored, without its status. Raises
+        msgspec.ValidationError if the shape or a value is invalid. Rules are not evaluated.
+        """
         return cls.parse({key: data[key] for key in ("apiVersion", "kind", "metadata", "spec")})
 
     @property

@@ -145,8 +145,8 @@ class MirrorSpec(Model, frozen=True):
         Literal["Stop", "Truncate"] | None,
         doc(
             "Reaction when a topic of the target is to become the copy of its own copy (failback) and has records "
-            "that were never copied there. Stop: report their number and stop. Truncate: write them to a file beside "
-            "the partition's log and truncate the log; setting the role back after a failover does the same. "
+            "that were never copied there, or when the role is set back after a failover. Stop: report it and stop. "
+            "Truncate: write the topic's own records to a file beside the partition's log and truncate the log. "
             "Defaults to Stop."
         ),
     ] = None
@@ -223,7 +223,7 @@ class MirrorStatus(Status, frozen=True):
 
 
 class Mirror(Resource, frozen=True):
-    """Topics of one cluster that the brokers of another copy byte for byte."""
+    """Topics of one cluster that the brokers of another copy."""
 
     kind: Literal["Mirror"]
     spec: MirrorSpec

@@ -2,7 +2,8 @@
 for Python.
 
 A rule is written twice, side by side: in CEL, which the API server evaluates, and as a Python
-predicate, which `ottla up` and the pipeline runner evaluate. A test compares the two on examples.
+predicate, which the operator, `ottla up` and the pipeline runner evaluate. A test compares the two
+on examples.
 """
 
 from collections.abc import Callable

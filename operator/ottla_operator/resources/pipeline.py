@@ -186,9 +186,9 @@ class PipelineSpec(Model, frozen=True):
     user_ref: Annotated[
         ObjectRef | None,
         doc(
-            "User of that Cluster that the pipeline connects as, with authentication SCRAM. Where every listener asks "
-            "for a login, it defaults to a User pipeline-<name> that the operator creates, with rules for the topics "
-            "and the consumer group of this pipeline alone."
+            "User of that Cluster that the pipeline connects as, with authentication SCRAM or TLS. Where every "
+            "listener asks for a login, it defaults to a User pipeline-<name> that the operator creates, with rules "
+            "for the topics and the consumer group of this pipeline alone."
         ),
     ] = None
     transforms: Annotated[
@@ -223,7 +223,8 @@ class PipelineSpec(Model, frozen=True):
         Literal["SparkOperator", "Driver"] | None,
         doc(
             "What runs the pipeline on Kubernetes. SparkOperator: a SparkApplication of Kubeflow's Spark operator. "
-            "Driver: a Deployment. Defaults to SparkOperator where its CRD is installed, otherwise Driver."
+            "Driver: a Deployment. A pipeline that has one keeps it while this field is not set. Defaults to "
+            "SparkOperator where its CRD is installed, otherwise Driver."
         ),
     ] = None
     spark: Annotated[Spark, doc("Spark's resources and configuration.")] = Spark()

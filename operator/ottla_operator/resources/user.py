@@ -94,9 +94,9 @@ class UserSpec(Model, frozen=True):
     tenant: Annotated[
         Tenant | None,
         doc(
-            "Tenant that the user belongs to. Names in its rules, and its own name, begin with it: TENANT.NAME. "
-            "Without acls and aclsFrom the user may do everything with the tenant's topics, groups and transactional "
-            "ids. Immutable."
+            "Tenant that the user belongs to. Names in its rules, and its own name unless it is External, begin with "
+            "it: TENANT.NAME. Without acls and aclsFrom the user may do everything with the tenant's topics, groups "
+            "and transactional ids. Immutable."
         ),
     ] = None
     secret_name: Annotated[
@@ -106,7 +106,7 @@ class UserSpec(Model, frozen=True):
         AclRules | None,
         doc(
             "Access rules of the user, on clusters with authorization type ACL. Other rules of the user are removed. "
-            "Without this field rules are left alone.",
+            "Without this field, aclsFrom and tenant, rules are left alone.",
             listed("atomic"),
         ),
     ] = None
@@ -114,7 +114,7 @@ class UserSpec(Model, frozen=True):
         Annotated[list[ObjectRef], Meta(max_length=32)] | None,
         doc(
             "AccessPolicies whose rules the user has too. Other rules of the user are removed. While one of them does "
-            "not exist, the user has what the others and acls allow, and every denial that it had.",
+            "not exist or is invalid, the user has what the others and acls allow, and every denial that it had.",
             listed("map", "name"),
         ),
     ] = None

@@ -1,7 +1,8 @@
 """Validation of resources in plain JSON: unknown fields, the CRD's schema, then the rules.
 
-The API server rejects the same resources. Here each problem has the path of the field, the value
-and the allowed values, and a suggestion for a misspelt name.
+The API server rejects the same resources, but prunes unknown fields and cannot evaluate rules
+without CEL. Here each problem has the path of the field, the value and the allowed values, and a
+suggestion for a misspelt name.
 """
 
 from collections.abc import Iterable, Iterator

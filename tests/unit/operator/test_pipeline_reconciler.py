@@ -77,15 +77,20 @@ def test_a_running_driver_is_left_alone_while_a_topic_is_not_ready(world: Pipeli
 def test_a_pipeline_is_suspended_and_resumed(world: PipelineWorld) -> None:
     world.reconcile()
     world.put_pod(ready=True)
+    world.api.events.clear()
+    world.start_another_operator()  # which repeats any event
     world.edit(state="suspended")
     world.reconcile()
     assert world.deployment["spec"]["replicas"] == 0 and kstatus(world.pipeline) == "InProgress"
+    assert world.api.events == [], "no driver is launched"
     world.delete_pod()
     world.reconcile()
     assert (world.pipeline["status"]["state"], kstatus(world.pipeline)) == ("Suspended", "Current")
+    world.start_another_operator()
     world.edit(state="running")
     world.reconcile()
     assert world.deployment["spec"]["replicas"] == 1 and kstatus(world.pipeline) == "InProgress"
+    assert [reason for reason, _ in world.api.events] == ["Suspended", "DriverLaunched"]
 
 
 def test_a_completed_pipeline_is_not_started_again(world: PipelineWorld) -> None:

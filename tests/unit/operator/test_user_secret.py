@@ -1,12 +1,17 @@
 """The Secret that is written for the clients of a user."""
 
+import asyncio
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from ottla_broker.security.scram import ScramMechanism
 from ottla_broker.wire.properties import parse_properties
 from ottla_operator.cli.command_config import read_security
+from ottla_operator.kube.api import ApiClient, ApiError
+from ottla_operator.kube.kinds import USER
+from ottla_operator.kube.user_secrets import write_user_secret
 from ottla_operator.plan.scram_login import generate_password
 from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
 from ottla_operator.plan.user_secret import (
@@ -18,9 +23,11 @@ from ottla_operator.plan.user_secret import (
     is_password_set,
     scram_secret,
 )
+from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.resources.cluster import Cluster
 from ottla_operator.resources.user import User
 from tests.unit.operator import samples
+from tests.unit.operator.api_server import FakeApi
 
 PASSWORDS = ["plain", 'quo"te', "back\\slash", " leading", "ä€😀", "a=b,c;d#e!f:g"]
 ACCESS = ClientAccess("b1:9094,b2:9094", "SASL_PLAINTEXT")
@@ -87,3 +94,16 @@ def test_users_get_the_listener_of_their_authentication() -> None:
     assert not {"password", "sasl.jaas.config", "sasl.mechanism"} & data.keys()
     assert (data["username"], data["user.crt"], data["user.key"]) == ("CN=alice", "certificate\n", "key\n")
     assert "ssl.certificate.location=user.crt\nssl.key.location=user.key\n" in data["librdkafka.properties"]
+
+
+def test_a_secret_that_the_api_server_rejects_blocks_its_user_alone() -> None:
+    api = FakeApi(reject=lambda write: ApiError(403, "exceeded quota: secrets=10"))
+    user = {
+        "apiVersion": USER.api,
+        "kind": "User",
+        "metadata": {"name": "alice", "namespace": "events", "uid": "u1"},
+        "spec": {"clusterRef": {"name": "demo"}},
+    }
+    with pytest.raises(Blocked, match="exceeded quota") as blocked:
+        asyncio.run(write_user_secret(cast(ApiClient, api), user, "alice", {"username": "alice"}))
+    assert blocked.value.readiness.reason == "RejectedByApiServer"

@@ -4,18 +4,22 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import kopf
 from aiohttp import web
 
+from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import CLUSTER, TOPIC, ObjectKind, kind_of
 from ottla_operator.kube.operator import Operator, OperatorOptions
-from ottla_operator.kube.watches import OWNED, RESOURCES
+from ottla_operator.kube.watches import OWNED, RESOURCES, Watches
 from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
+from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.model import Json
-from tests.unit.async_tests import async_test, wait_until
+from tests.unit.async_tests import async_test, run_event_loop, wait_until
+from tests.unit.operator.api_server import FakeApi
 
 NAMESPACE = ObjectKind("v1", "Namespace", "namespaces")  # kopf looks this kind up
 KINDS = (*RESOURCES, *OWNED, NAMESPACE)
@@ -152,3 +156,15 @@ async def test_a_resource_that_no_watch_shows_is_found() -> None:
         await operator.watches.relist()
         assert cache.clusters.keys() == {Key("events", "demo"), Key("events", "new")}
         assert cache.topics[Key("events", "demo")]["flights"]["spec"]["partitions"] == 5
+
+
+@async_test
+async def test_an_operator_that_waits_for_its_crds_stops() -> None:
+    api = FakeApi(unserved={"Pipeline"})
+    watches = Watches(cast(ApiClient, api), cast(Controller, None), (), lambda: kopf.ConnectionInfo(server=""), "test")
+    stop = asyncio.Event()
+    watching = asyncio.create_task(watches.run(stop))
+    await run_event_loop()
+    assert not watching.done()
+    stop.set()
+    await asyncio.wait_for(watching, 1)

@@ -20,9 +20,9 @@ def service_account(cluster: Cluster) -> Json:
 
 
 def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json:
-    """Admits all connections to health, metrics, schemas and listeners that name no peers, and
-    connections of brokers and operators to the port between brokers. `ports_in_use`: that port in
-    pods that were started before it changed."""
+    """Admits all connections to health, metrics, schemas and listeners that name no peers; to other
+    listeners those of their peers; and connections of brokers and operators to the port between
+    brokers. `ports_in_use`: that port in pods that were started before it changed."""
     between = sorted({names.brokers_port(cluster), *ports_in_use})
     open_ports = [*(it.port for it in cluster.listeners if not it.network_policy_peers), names.http_port(cluster)]
     if cluster.schema_registry_port is not None:

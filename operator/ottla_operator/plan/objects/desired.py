@@ -17,9 +17,9 @@ class ObjectInputs:
     """The state that the objects depend on beside the Cluster.
 
     `brokers`: number of pods that the StatefulSet must have now. `state_annotations`: annotations
-    of the StatefulSet in which the operator keeps state. `common`: settings of all brokers, if they
-    differ from those of the Cluster because running brokers reject some. `ports_in_use`: ports
-    between brokers of existing pods.
+    of the StatefulSet in which the operator keeps state. `common`: settings of all brokers, which
+    differ from those of the Cluster if running brokers reject some; None: those of the Cluster.
+    `ports_in_use`: ports between brokers of existing pods.
     """
 
     brokers: int

@@ -30,7 +30,9 @@ CERTIFICATES: Final = "ottla.dev/certificates"
 LOGIN: Final = "ottla.dev/inter-broker-login"
 """Annotation of pods: Optional or Required, if the broker's inter-broker listener has a login."""
 PASSWORDS: Final = "ottla.dev/inter-broker-passwords"
-"""Annotation of pods: digest of the passwords of that login that the broker was started with."""
+"""Annotation of pods: digest of the passwords of that login that the broker was started with, or
+that it has received since by a rotation.
+"""
 TLS: Final = "ottla.dev/inter-broker-tls"
 """Annotation of pods: Optional or Required, if the broker's inter-broker listener has TLS."""
 RESTART_AT: Final = "ottla.dev/restart-at"
@@ -109,8 +111,8 @@ def metadata(cluster: Cluster, name: str, *, is_owned: bool = True, annotations:
 def object_metadata(
     owner: Cluster | Pipeline, name: str, labels: dict[str, str], *, is_owned: bool, annotations: dict[str, str] | None
 ) -> Json:
-    """Its owner reference has no blockOwnerDeletion, which would need the right to update
-    finalizers.
+    """Metadata of an object of `owner`. The owner reference has no blockOwnerDeletion, which would
+    need the right to update finalizers.
     """
     made: Json = {"name": name, "namespace": owner.metadata.namespace, "labels": labels}
     if annotations:

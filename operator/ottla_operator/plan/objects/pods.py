@@ -59,8 +59,8 @@ class BrokerImages:
 class StartInputs:
     """Inputs of a pod's start beside settings, each an annotation of the pod. `certificates`:
     digest of the listeners' certificates. `login`, `tls`: of the inter-broker listener.
-    `passwords`: digest of the login's passwords. `restart_at`: the last time `restartAt` that has
-    passed. Each is empty if there is none.
+    `passwords`: digest of the login's passwords. `restart_at`: the `spec.restartAt` that is due.
+    Each is empty if there is none.
     """
 
     certificates: str = ""
@@ -227,8 +227,8 @@ def _rack_volumes(cluster: Cluster) -> list[Json]:
 
 
 def _topology_spread(cluster: Cluster) -> list[Json]:
-    """Spreads pods strictly over racks, and over nodes where possible: a laptop has one node. With
-    `brokersPerNode` no node has more pods.
+    """Spreads pods strictly over racks, unless each node is a rack, and over nodes where possible:
+    a laptop has one node. With `brokersPerNode` no node has more pods.
     """
     over = {"labelSelector": {"matchLabels": names.selector(cluster)}, "maxSkew": 1}
     found: list[Json] = [{"topologyKey": NODE_LABEL, "whenUnsatisfiable": "ScheduleAnyway", **over}]

@@ -93,8 +93,8 @@ def find_successor(pipelines: Iterable[Json], name: str) -> str:
 
 
 def find_conflict(old: Pipeline, new: Pipeline) -> str:
-    """The field, and why the two versions must differ in it; empty if they can run at the same
-    time.
+    """The reason why the two versions cannot run at the same time, with the field that has to
+    change; empty if they can.
     """
     if old.name == new.name:
         return "spec.replaces.name: a Pipeline cannot replace itself"

@@ -12,7 +12,9 @@ from ottla_operator.resources.replacement import Comparison, Replacement
 PERMANENT_EXIT_CODES: Final = (2, 3)
 """Exit codes by which the runner (`python -m ottla_spark`) says that a restart will not help."""
 CRASH_LOOP_AFTER: Final = 3
-"""Failures in a row after which the pipeline is Stalled."""
+"""Number of failures at which the pipeline becomes Stalled. On Kubernetes all failures of a pod or
+SparkApplication count, with `ottla up` those without a stable run between them.
+"""
 MAX_ERROR_LENGTH: Final = 4096
 
 RUNNING: Final = "the driver is running."
@@ -42,7 +44,7 @@ class RunnerStatus:
 
     @classmethod
     def parse(cls, answer: Mapping[str, Json]) -> "RunnerStatus":
-        """Raises KeyError if it is not a runner's answer."""
+        """Raises KeyError, AttributeError, TypeError or ValueError for another program's answer."""
         return cls(
             str(answer["state"]),
             answer.get("error"),
