@@ -60,7 +60,7 @@ def top(
 ) -> None:
     """Show what brokers, topics, groups and pipelines are doing, continuously.
 
-    Without a terminal, and with --once or -o, it prints one table and exits.
+    Without a terminal, and also with --once, -o json or -o yaml, it prints one view and exits.
     """
     if view not in VIEWS:
         raise CommandError(ExitCode.usage, f"there is no view {view!r}; allowed: {', '.join(VIEWS)}")
