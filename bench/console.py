@@ -43,7 +43,9 @@ PAUSE_BETWEEN_WRITES_S: Final = 0.1
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.console", description=__doc__)
-    parser.add_argument("--topics", type=int, default=10_000, help="of the measured pages; 0: only the latency")
+    parser.add_argument(
+        "--topics", type=int, default=10_000, help="topics in the cluster; 0: measures only the latency"
+    )
     parser.add_argument("--groups", type=int, default=2_200)
     parser.add_argument("--repeats", type=int, default=20, help="times that each page is asked for")
     parser.add_argument("--records", type=int, default=1_000_000, help="records of the topic that is searched")

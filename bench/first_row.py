@@ -126,7 +126,9 @@ def create_topic(admin: AdminClient, name: str) -> None:
 def measure_command(
     command: list[str], address: str, topic: str, partitions: int, environment: Mapping[str, str]
 ) -> FirstRow:
-    """Runs the command until the topic has a record. `environment`: further variables."""
+    """Runs the command until the topic has a record. `environment`: further variables. Raises
+    SystemExit if the command ends before, or after TIMEOUT_S.
+    """
     mark = f"{time.time_ns()}"
     began = time.monotonic()
     process = subprocess.Popen(

@@ -103,7 +103,9 @@ async def measure(clients: Sequence[Client], requests: int) -> float:
 
 
 async def create_topic(server: Server, record: bytes) -> list[bytes]:
-    """Returns a Produce request with the record for each partition of a topic that has a leader."""
+    """Creates a topic and waits until a partition takes the record, ten seconds at most. Returns a
+    Produce request with the record for each partition.
+    """
     metadata = Client(server, plain_requests.metadata_request(TOPIC))
     ready = Client(server, plain_requests.produce_request(TOPIC, record))
     for _ in range(1000):

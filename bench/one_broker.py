@@ -89,8 +89,8 @@ def _measure_load(broker: BrokerProcess, selected: Sequence[str], load_size: Loa
 def _measure_producing(
     broker: BrokerProcess, topic: str, records: int, size: int, settings: Sequence[str] = ()
 ) -> float:
-    """Once, after a quarter of it: on virtual machines, memory that the page cache has not had
-    before makes further writes slower.
+    """MB/s of one run, after a run with a quarter of the records: on virtual machines, memory that
+    the page cache has not had before makes further writes slower.
     """
     programs.produce(broker.bootstrap, topic, records // 4, size, settings=settings)
     with _log_broker_cpu(broker):

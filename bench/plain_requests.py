@@ -16,8 +16,8 @@ FETCH_WAIT_MS, FETCH_PARTITION_BYTES = 500, 60_000
 
 
 class FetchRequest(NamedTuple):
-    """A Fetch request including its size; the place of the fetch offset in it, and of the records'
-    size in its response, which includes its own size.
+    """`request`: with its size. `offset_at`: position of the fetch offset in it. `batches_at`:
+    position of the records' size in the response, which begins with its own size.
     """
 
     request: bytes

@@ -20,7 +20,7 @@ class PythonProcess:
 
 
 def python_processes(driver: int) -> Iterator[PythonProcess]:
-    """Those that the process has started, or its JVM. `driver`: its process id."""
+    """Python processes below the driver, which its JVM has started. `driver`: its process id."""
     children = dict[int, list[int]]()
     for folder in Path("/proc").glob("[0-9]*"):
         try:

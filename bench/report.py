@@ -28,8 +28,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class LineResult:
-    """The result of one line. `is_reached` is None if only one side was measured and a ratio is
-    required.
+    """The result of one line. `is_reached` is None if Ottla was not measured, or a ratio is
+    required and Kafka was not measured.
     """
 
     line: Line

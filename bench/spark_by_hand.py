@@ -1,10 +1,12 @@
 """The jobs of `bench.pipelines`, written by hand in PySpark.
 
-    python -m bench.spark_by_hand JOB --bootstrap ADDRESS --folder FOLDER [--defaults|--no-archive]
+    python -m bench.spark_by_hand JOB --bootstrap ADDRESS --folder FOLDER [--defaults]
+        [--no-archive] [--our-daemon]
 
 Spark has the configuration of pipelines, so that only the code differs; with --defaults its own,
-except for the number of shuffle partitions. Python processes of executors are PySpark's, and with
---our-daemon those of pipelines. Prints a JSON line for each batch: its rows and its time in ms.
+except for the number of shuffle partitions, and the other two options have no effect. Python
+processes of executors are PySpark's, and with --our-daemon those of pipelines. Prints a JSON line
+for each batch: its rows and its time in ms.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def print_line(line: WorkersResult) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 1 if a ratio is below the goal, 2 on a machine with one core."""
+    """Returns 1 if a ratio is below the goal, 2 if it may not run on cores 0 and 1."""
     parser = argparse.ArgumentParser(prog="python -m bench.workers", description="Compare one worker with two.")
     parser.add_argument("--turns", type=int, default=5, metavar="N", help="turns of each case (default: 5)")
     parser.add_argument("--warm", type=float, default=3.0, metavar="S", help="unmeasured seconds (default: 3)")

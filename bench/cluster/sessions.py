@@ -150,7 +150,7 @@ def longest_ack_gap_s(
 ) -> float:
     """The longest time without an acknowledgement from just before a fault of the watched topic's
     leader until acknowledgements are steady again. Afterwards the fault is repaired and the cluster
-    healthy.
+    healthy. Raises RuntimeError if a record was not acknowledged.
     """
     cluster.wait_until_healthy(within_s=HEALTHY_WITHIN_S)
     with acks.record_ack_times(

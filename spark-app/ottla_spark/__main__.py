@@ -2,7 +2,7 @@
 operator.
 
 Exit codes: 0 success; 1 the pipeline failed, or a test case did; 2 the pipeline or the command line
-is invalid; 3 Java or PySpark is missing.
+is invalid; 3 Java or PySpark is missing. `jars` has only 0 and 2.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ EXTRA_JARS: Final[Mapping[str, tuple[Jar, ...]]] = {
             "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
         ),
     ),
-    # Iceberg's bundle is the part of AWS's SDK a lake needs. It lacks the transfer manager, whose
-    # version is that of the SDK in the bundle. The others have Spark's versions.
+    # Iceberg's bundle is the part of AWS's SDK that a lake needs. It lacks the transfer manager,
+    # whose version is that of the SDK in the bundle. The others have Spark's versions.
     "s3": (
         Jar(
             "org.apache.hadoop",
@@ -231,7 +231,7 @@ def find_java() -> str:
     if on_path := shutil.which("java"):
         return on_path
     raise MissingDependency(
-        "pipelines need Java 17 or newer, but JAVA_HOME is not set and java is not on the PATH (brokers need no Java)"
+        "pipelines need Java 17 or newer, but it is neither in JAVA_HOME nor on the PATH (brokers need no Java)"
     )
 
 

@@ -82,7 +82,9 @@ def spark_home() -> Path:
 
 
 def check_java() -> None:
-    """Raises MissingDependency without a Java that Spark supports."""
+    """Raises MissingDependency without a Java that Spark supports, and PipelineError if java prints
+    no version.
+    """
     command = find_java()
     output = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(?P<major>\d+)', output.stderr + output.stdout)

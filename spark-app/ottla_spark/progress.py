@@ -6,11 +6,12 @@ failed) and, after a batch, `query`, `batch`, `rows` (read), `written`, `deadLet
 the first rule that it does not satisfy), `inputRowsPerSecond`, `processedRowsPerSecond`, `batchMs`,
 `watermark` and `lag`: {`records`, `seconds`, `partitions`: {topic: {partition: {`records`,
 `seconds`}}}}. The lag in records counts what the topic has beyond the batch when the batch has
-ended. The lag in seconds is the age of the first of them: 0 if there is none, null if it could not
+ended. The lag in seconds is the age of the first of them: 0 if there is none, null if no age could
 be read in time. `caughtUp` says whether the pipeline has caught up (see catch_up.py), and
 `catchUpSecondsLeft` estimates the time until then. `error` is the last error, `sparkUi` the URL of
 Spark's web UI, where it is on, and `comparisons` what comparing sinks with `compareWith` has found,
-as in `status`. While jars are downloaded, `doing` says so.
+as in `status`. While jars are downloaded, `doing` says so. `group` is the pipeline's consumer
+group, in the line with which it begins to run.
 """
 
 from __future__ import annotations
@@ -273,7 +274,7 @@ class ProgressLog:
 
     @property
     def has_caught_up(self) -> bool:
-        """True if a batch of this run has reached the end of its topics."""
+        """True if the pipeline has caught up in this run (see catch_up.py)."""
         return self._catch_up.state is not None and self._catch_up.state.has_caught_up
 
     def write_comparisons(self, comparisons: Iterable[Comparison]) -> None:

@@ -125,7 +125,8 @@ NO_REGISTRY: Final = SchemaRegistry("")
 
 def registry_of(url: str, kafka: Mapping[str, str]) -> SchemaRegistry:
     """The registry, with the login and certificates of a Kafka client's properties, which an Ottla
-    broker's registry expects. `url` may be empty if the pipeline needs no registry.
+    broker's registry expects. `url` may be empty if the pipeline needs no registry. Raises
+    PipelineError, as `to_librdkafka` does.
     """
     client = to_librdkafka(kafka)
     name, password = client.get("sasl.username", ""), client.get("sasl.password", "")

@@ -9,8 +9,8 @@ from ottla_spark.errors import PipelineError
 
 
 def read_secret(folder: Path | None, name: str, keys: Sequence[str]) -> dict[str, str]:
-    """Values of a Secret by key, without line ends. Raises PipelineError, whose message contains no
-    value.
+    """Values of a Secret by key, without trailing line ends. Raises PipelineError, whose message
+    contains no value.
 
     Files are read again each time, so a Secret that is renewed is used by the next batch.
     """

@@ -25,9 +25,9 @@ def with_sink_conf(
     secrets: Path | None,
     rest_properties: Mapping[str, str] = NO_PROPERTIES,
 ) -> dict[str, str]:
-    """The pipeline's own properties over those of its sinks. Extensions are added to each other.
-    `folder`: base of relative paths. `rest_properties`: defaults of Iceberg's REST catalogs. Raises
-    PipelineError; see `iceberg_conf`.
+    """The pipeline's own properties over those of its sinks. Delta's extension is added to the
+    pipeline's. `folder`: base of relative paths. `rest_properties`: defaults of Iceberg's REST
+    catalogs. Raises PipelineError; see `iceberg_conf`.
     """
     conf = {**iceberg_conf(sinks, folder, secrets, rest_properties), **own}
     if any(it.delta is not None for it in sinks):

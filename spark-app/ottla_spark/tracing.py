@@ -4,8 +4,8 @@
   records that are traced.
 - A batch that fails is a span with the class of its error. Messages of errors are left out, because
   they may have values of records.
-- Each of these records also has a span `process` in its own trace, as long as the batch. Its parent
-  is the producer's span, which the header `traceparent` names.
+- Each traced record also has a span `process` in its own trace, as long as the batch. Its parent is
+  the producer's span, which the header `traceparent` names.
 
 Nothing is imported from OpenTelemetry unless an endpoint is set.
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables

@@ -69,7 +69,9 @@ class Bench:
         return range(len(self._leaders))
 
     async def produce(self) -> Throughput:
-        """Writes to every partition until the time is over, or the bytes are. Raises KafkaError."""
+        """Writes to every partition until the time is over or `max_bytes` are written. Raises
+        KafkaError.
+        """
         load, found = self._load, Throughput()
         batch = encode_batch(
             [Record(int(time.time() * 1000), None, os.urandom(load.record_bytes)) for _ in range(load.batch_records)]

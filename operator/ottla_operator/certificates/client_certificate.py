@@ -32,7 +32,7 @@ class NoPrincipal(Exception):
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
     """`certificate`, `key`, `authorities`: PEM. `issue_reason`: why it was issued now; empty if it
-    was before.
+    had been issued before.
     """
 
     certificate: str
@@ -73,7 +73,8 @@ def maintain_client_certificate(
 ) -> ClientCertificate | None:
     """The certificate in the user's Secret, or a new one if that is due. None before the Cluster's
     authority exists. `existing`: the data of the user's Secret. `secrets`: among them that of
-    the authority. Raises SecretUnusable.
+    the authority. Raises SecretUnusable, and InvalidSubject for a name that `principal_name`
+    refuses.
     """
     from ottla_operator.certificates import x509
 

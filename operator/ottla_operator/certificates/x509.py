@@ -54,7 +54,7 @@ class InvalidSubject(Exception):
 
 
 def create_authority(name: str, number: int, validity: Validity) -> Authority:
-    """A self-signed authority that signs no other authority. `name`: the CN of its subject."""
+    """A self-signed authority that signs no other authority. `name`: the beginning of its CN."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name[: MAX_COMMON_NAME - 12]} CA {number}")])
     builder = _builder(subject, subject, key.public_key(), validity)

@@ -68,8 +68,9 @@ class LazyGroup(TyperGroup):
 
 
 def run(arguments: Sequence[str], program: str = "ottla") -> None:
-    """Runs a command and exits with its code. Each error is one line on stderr, after a usage
-    hint if the arguments are invalid. `program`: the name of the program in usage texts.
+    """Runs a command and exits with its code, or with 0 if the reader of its output has closed the
+    pipe. Each error is one line on stderr, after a usage hint if the arguments are invalid.
+    `program`: the name of the program in usage texts.
     """
     app = new_app(HELP, cls=LazyGroup, add_completion=True)
     app.callback()(_root)

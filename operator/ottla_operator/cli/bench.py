@@ -73,9 +73,9 @@ def bench(
 ) -> None:
     """Measure how fast brokers take and return records, and plot the rates.
 
-    The command creates a topic, and deletes it at the end. It writes records as fast as it can,
-    then single records at a steady rate to time their latency, and then reads all of them. The load
-    is that of one process.
+    Without --topic, the command creates a topic, and deletes it at the end. It writes records as
+    fast as it can, then single records at a steady rate to time their latency, and then reads all
+    records of the topic. The load is that of one process.
     """
     phases = phases or list(PHASES)
     if unknown := [it for it in phases if it not in PHASES]:

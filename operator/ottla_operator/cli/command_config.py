@@ -65,8 +65,8 @@ def call_brokers(bootstrap: str, command_config: Path | None, work: Callable[[Ka
 
 
 def read_security(file: Path | None) -> ClientSecurity:
-    """Security from a properties file; none without a file. Raises CommandError with file, line and
-    property.
+    """Security from a properties file; none without a file. Raises CommandError that names the
+    file, and the line and the property if one of them alone is wrong.
     """
     if file is None:
         return UNSECURED
@@ -123,7 +123,9 @@ def _resolve(file: Path, property_: Property) -> dict[str, str]:
 
 
 def _split_keystore(file: Path, property_: Property) -> dict[str, str]:
-    """Certificate chain and key of a PEM keystore, as properties of their own."""
+    """Certificate chain and key of a PEM keystore, as properties of their own. Raises
+    CommandError.
+    """
     text = _read_file(file, property_)
     chain = pem.find_certificates(text)
     if not (pem.has_key(text) and chain):
@@ -133,7 +135,9 @@ def _split_keystore(file: Path, property_: Property) -> dict[str, str]:
 
 
 def _read_file(file: Path, property_: Property) -> str:
-    """Content of the file that a property names, relative to the properties file."""
+    """Content of the file that a property names, relative to the properties file. Raises
+    CommandError.
+    """
     try:
         return (file.parent / property_.value).read_text()
     except (OSError, UnicodeDecodeError) as error:

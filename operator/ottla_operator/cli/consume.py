@@ -38,7 +38,11 @@ def consume(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")],
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="OFFSET", help=f"Where to start: {OFFSET_FORMS}. Default: beginning."),
+        typer.Option(
+            "--from",
+            metavar="OFFSET",
+            help=f"Where to start: {OFFSET_FORMS}. Relative offsets count from the end. Default: beginning.",
+        ),
     ] = None,
     partition: Annotated[
         list[int] | None,
@@ -47,7 +51,9 @@ def consume(
     group: Annotated[
         str | None,
         typer.Option(
-            "--group", "-g", help="Start at the group's committed offsets and commit. Does not join the group."
+            "--group",
+            "-g",
+            help="Commit for this group, and start at its committed offsets unless --from is given. Does not join it.",
         ),
     ] = None,
     count: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Maximum number of records.")] = None,
@@ -143,7 +149,9 @@ def _has_reached(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
 async def _log_bounds(
     client: KafkaClient, names: list[str], indexes: set[int]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Log start and log end of the partitions. `indexes`: empty for all."""
+    """Log start and log end of the partitions that have a leader. `indexes`: empty for all. Raises
+    KafkaError if a topic does not exist or no partition is left.
+    """
     found = await topics.require_topics(client, names)
     starts = await offsets.list_offsets(client, found.values(), EARLIEST_TIMESTAMP)
     ends = await offsets.list_offsets(client, found.values(), LATEST_TIMESTAMP)

@@ -85,8 +85,9 @@ def _row(document: Document, difference: Difference) -> Mapping[str, Any]:
 
 
 def select_documents(documents: Iterable[Document], cluster: str | None) -> list[Document]:
-    """The resources of one Cluster. Raises CommandError if the files have several and `cluster` is
-    None."""
+    """The resources of one Cluster, and those that belong to none. Raises CommandError if the files
+    have several Clusters and `cluster` is None, or if nothing belongs to `cluster`.
+    """
     found = [it for it in documents if it.kind in (*KINDS, POLICY)]
     names = sorted({name for it in found if (name := _cluster_name(it)) is not None})
     if cluster is None and len(names) > 1:
@@ -97,7 +98,7 @@ def select_documents(documents: Iterable[Document], cluster: str | None) -> list
 
 
 def _cluster_name(document: Document) -> str | None:
-    """The Cluster that a resource is or belongs to; None for one that belongs to none."""
+    """Name of the Cluster that a resource is or belongs to; None without `spec.clusterRef`."""
     if document.kind == "Cluster":
         return document.name
     reference = document.data["spec"].get("clusterRef")

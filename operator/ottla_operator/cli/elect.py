@@ -90,7 +90,9 @@ async def _find_topics(client: KafkaClient, selected: list[tuple[str, int | None
 
 
 def _parse_partition(text: str) -> tuple[str, int | None]:
-    """Topic and partition of TOPIC:PARTITION; None as the partition of TOPIC, for all."""
+    """Topic and partition of TOPIC:PARTITION; None as the partition of TOPIC, for all. Raises
+    typer.BadParameter.
+    """
     name, colon, number = text.rpartition(":")
     if not colon:
         return text, None

@@ -94,7 +94,9 @@ def failover(
 
 
 def _describe_losses(partitions: list[plan.ObservedMirrorPartition], missing: int, unknown: int) -> str:
-    """Describes the records and groups that the target would not have after a failover."""
+    """Describes the records that the target would not have after a failover, and the partitions
+    whose lag or source's end is unknown.
+    """
     text = f"{missing} records of the source are not copied"
     if unknown:
         text += f"; the lag of {unknown} partitions is unknown"

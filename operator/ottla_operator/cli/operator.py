@@ -86,7 +86,8 @@ def operator(
         str,
         typer.Option(
             envvar="OTTLA_OPERATOR_LEASE",
-            help="Name of the Lease. Replicas of an operator share one; operators of other namespaces need another.",
+            help="Name of the Lease. Replicas of an operator share one; an operator that watches other namespaces "
+            "needs one of its own.",
         ),
     ] = "ottla-operator",
     http: Annotated[

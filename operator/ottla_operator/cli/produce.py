@@ -56,7 +56,8 @@ def produce(
             "--lines",
             metavar="FILE",
             help="File of JSON lines to use instead of --file, each with topic, key, value, and optionally partition, "
-            "timestamp and headers.",
+            "timestamp and headers. --key-separator, --key-field, --timestamp-field, --partition and --header have "
+            "no effect then.",
         ),
     ] = None,
     key_separator: Annotated[
@@ -83,7 +84,9 @@ def produce(
     ] = Acks.all,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Maximum number of records per second.")] = None,
     total: Annotated[int | None, typer.Option(help="Number of records, for the progress bar.")] = None,
-    if_empty: Annotated[bool, typer.Option("--if-empty", help="Skip records of topics that have any records.")] = False,
+    if_empty: Annotated[
+        bool, typer.Option("--if-empty", help="Skip records of topics that have, or had, records.")
+    ] = False,
     resume: Annotated[
         bool,
         typer.Option(
@@ -200,7 +203,7 @@ async def _write_records(
 
 
 async def _read_lines(source: str) -> AsyncIterator[list[bytes]]:
-    """Lines without newlines, as many at a time as are available."""
+    """Lines without newlines, as many at a time as are available. Raises CommandError."""
     try:
         # Unbuffered reads in a thread return what a pipe has, and do not block the event loop.
         descriptor = sys.stdin.fileno() if source == "-" else os.open(source, os.O_RDONLY)

@@ -149,7 +149,7 @@ def _reassignment_bar() -> Iterator[ShowReassignment]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
-        total = copied = 0  # finished partitions are no longer in the figures, so these only grow
+        total = copied = 0  # `progress` leaves out finished partitions; the bar keeps their bytes
 
         def show(progress: ReassignmentProgress) -> None:
             nonlocal total, copied

@@ -29,7 +29,14 @@ Throttle = Annotated[
         metavar="BYTES", help="Maximum bytes per second that each broker receives, and that it sends, such as 50M."
     ),
 ]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show the progress and wait until it is complete.")]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch",
+        "-w",
+        help="Show the progress until it is complete, then elect preferred leaders and remove the throttle.",
+    ),
+]
 
 
 def parse_rate(text: str | None) -> int | None:

@@ -126,8 +126,8 @@ def decode_text(data: bytes | None) -> str | None:
 
 
 def _json_or_text(data: bytes | None) -> Any:
-    """Objects and lists as JSON; everything else, numbers too, as text, so that parsing restores
-    the same bytes.
+    """Objects and lists as JSON, whose white space may change. Everything else, numbers too, as
+    text, so that parsing restores the same bytes.
     """
     if data is None:
         return None

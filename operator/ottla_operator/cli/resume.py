@@ -1,8 +1,9 @@
 """`ottla produce --resume` and `--if-empty`: skip the records that an earlier run has written.
 
-A partition holds the records of its lines in order, so the number of its records is how many of its
-lines to skip, as long as each line goes to the same partition again. For keys that means the same
-number of partitions, even if the topic has more by now; PartitionCounts remembers that number.
+A partition gets the records of its lines in order, so its log end offset is the number of its lines
+to skip, as long as each line goes to the same partition again. Records that were deleted since
+count. For keys that means the same number of partitions, even if the topic has more by now;
+PartitionCounts remembers that number.
 """
 
 import json
@@ -43,7 +44,7 @@ class PartitionCounts:
         self._counts = counts if isinstance(counts, dict) else {}
 
     def get(self, topic: topics.TopicDescription) -> int | None:
-        """None if no count is stored for this topic."""
+        """None if no count is stored for this topic, or a larger one than it has partitions."""
         match self._counts.get(topic.name):
             case {"id": id_, "partitions": int(count)} if id_ == str(topic.id) and 1 <= count <= len(topic.partitions):
                 return count
@@ -61,9 +62,9 @@ class PartitionCounts:
 class ExistingRecords:
     """Decides which records to skip.
 
-    `if_empty`: skip all records of topics that have any. Otherwise skip as many of each partition
-    as it has. `partitions`: number of partitions of the earlier run, if known. `skipped`: number of
-    records skipped so far.
+    `if_empty`: skip all records of topics that have, or had, records. Otherwise skip as many of
+    each partition as its log end offset. `partitions`: number of partitions of the earlier run, if
+    known. `skipped`: number of records skipped so far.
     """
 
     client: KafkaClient
@@ -76,8 +77,9 @@ class ExistingRecords:
     _has_records: dict[str, bool] = field(default_factory=dict)
 
     async def prepare(self, name: str) -> None:
-        """Called before the partition of a record is chosen. Raises CommandError if the earlier
-        partitions are unknown.
+        """Called before the partition of a record is chosen. Raises CommandError if `partitions` is
+        more than the topic has, or if no number is known and keys are not where the present number
+        puts them.
         """
         if name in self._remaining:
             return
@@ -109,8 +111,8 @@ class ExistingRecords:
         return exists
 
     async def _check_keys(self, topic: topics.TopicDescription, ends: dict[TopicPartition, int]) -> None:
-        """Checks keys at both ends of each partition: those of other partitions date from a smaller
-        partition count.
+        """Checks that the keys at both ends of each partition belong to it. Raises CommandError for
+        a key of another partition: it was written when the topic had fewer partitions.
         """
         starts = await offsets.list_offsets(self.client, [topic], EARLIEST_TIMESTAMP)
         filled = {it: starts[it] for it in ends if starts.get(it, ends[it]) < ends[it]}

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ KEYS: Final = {
     "\b": BACKSPACE,
 }
 """Escape sequences that a terminal sends for keys that are not letters, and their names."""
+SEQUENCE: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]?")
+"""What a terminal sends for such a key, with parameters such as `5` of PageUp and a final byte."""
 
 Event: TypeAlias = str | ClusterSample | KafkaError | Unreachable
 """A key, a sample, or the error that prevented a sample."""
@@ -60,7 +63,7 @@ def top(
 ) -> None:
     """Show what brokers, topics, groups and pipelines are doing, continuously.
 
-    Without a terminal, and with --once or -o, it prints one table and exits.
+    Without a terminal, and also with --once, -o json or -o yaml, it prints one view and exits.
     """
     if view not in VIEWS:
         raise CommandError(ExitCode.usage, f"there is no view {view!r}; allowed: {', '.join(VIEWS)}")
@@ -140,11 +143,10 @@ def split_keys(text: str) -> Iterator[str]:
     skipped.
     """
     while text:
-        if text.startswith("\x1b["):
-            sequence = text[:3]
-            if sequence in KEYS:
-                yield KEYS[sequence]
-            text = text[3:]
+        if (sequence := SEQUENCE.match(text)) is not None:
+            if sequence[0] in KEYS:
+                yield KEYS[sequence[0]]
+            text = text[sequence.end() :]
         else:
             yield KEYS.get(text[0], text[0])
             text = text[1:]

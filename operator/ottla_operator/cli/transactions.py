@@ -272,7 +272,9 @@ def _producer_row(producer: ActiveProducer) -> dict[str, Any]:
 async def _find_producer(
     client: KafkaClient, partition: topics.TopicDescription, start_offset: int
 ) -> tuple[int, int, int]:
-    """Producer id, its epoch and its coordinator's, of the transaction that began at the offset."""
+    """Producer id, its epoch and its coordinator's, of the open transaction that began at the
+    offset. Raises CommandError if there is none.
+    """
     for producer in await transactions.describe_producers(client, [partition]):
         if producer.transaction_start == start_offset:
             return producer.producer_id, producer.epoch, producer.coordinator_epoch

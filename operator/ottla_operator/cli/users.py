@@ -166,7 +166,9 @@ def read_password(file: Path | None, variable: str | None) -> str:
 
 
 def _read_file(file: Path) -> str:
-    """Content without the line end that editors add."""
+    """Content without the line end that editors add; of standard input, the first line. Raises
+    CommandError.
+    """
     if str(file) == "-":
         return sys.stdin.readline().rstrip("\r\n")
     try:

@@ -46,7 +46,7 @@ async def examine_brokers(bootstrap: str, security: ClientSecurity) -> list[Find
             found.append(await _examine_partitions(client))
     except (KafkaError, Unreachable) as reason:
         impact = "nothing is known of the cluster without it"
-        next_step = "grant DESCRIBE on the cluster: ottla acls explain tells which rule decides"
+        next_step = "if access is refused, grant DESCRIBE on the cluster: ottla acls explain tells which rule decides"
         found.append(Finding(AREA, "description of the cluster", Severity.problem, str(reason), impact, next_step))
     return found
 

@@ -136,8 +136,8 @@ def evaluate_java(missing: str | None, path: str, version: str) -> Finding:
 
 
 def java_major(version: str) -> int | None:
-    """17 of `openjdk version "17.0.9"`, 8 of `java version "1.8.0_292"`; None
-    of other text.
+    """17 for `openjdk version "17.0.9"`, 8 for `java version "1.8.0_292"`; None for text without a
+    version.
     """
     match = re.search(r'version "(?:1\.)?(\d+)', version)
     return None if match is None else int(match[1])
@@ -165,7 +165,9 @@ def _is_free(port: int) -> bool:
 
 
 def _can_bind(family: socket.AddressFamily, host: str, port: int) -> bool:
-    """True if the port is free, and also if the machine has no such address."""
+    """False only if a process has the port. True also if the machine has no such address, or this
+    user may not bind the port.
+    """
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -52,7 +52,9 @@ class MissingRight:
 
 
 async def examine_rights(client: ApiClient, deployment: Json) -> Finding:
-    """`deployment`: of the operator. Raises ApiError."""
+    """`deployment`: of the operator. Raises ApiError, except for a refused access review, which is
+    a skipped finding.
+    """
     subject = f"rights of {service_account(deployment)}"
     try:
         missing = [

@@ -25,7 +25,9 @@ class InvalidAddress(ValueError):
 
 
 class KafkaClient:
-    """Sends requests to the brokers of a cluster. Raises Unreachable for connection errors.
+    """Sends requests to the brokers of a cluster. Raises Unreachable for connection errors, and
+    KafkaError for a refused login, an id that no broker has (BROKER_NOT_AVAILABLE) and a request
+    that the broker does not support (UNSUPPORTED_VERSION). Errors in responses are the caller's.
 
     Requests are kio's classes of any version. They are converted to a version that the broker
     speaks, and responses to the version of the request.
@@ -92,7 +94,9 @@ def error_text(code: ErrorCode) -> str:
 async def connect(
     bootstrap: str, timeout_s: float = 30.0, security: ClientSecurity = UNSECURED
 ) -> AsyncIterator[KafkaClient]:
-    """Connects to a cluster by bootstrap addresses. Raises Unreachable and InvalidAddress."""
+    """Connects to a cluster by bootstrap addresses. Raises Unreachable, InvalidAddress, and
+    KafkaError if the brokers refuse the login.
+    """
     try:
         addresses = parse_bootstrap_servers(bootstrap)
     except ValueError as error:

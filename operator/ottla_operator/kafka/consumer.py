@@ -53,7 +53,8 @@ class Consumer:
 
     async def records(self) -> AsyncIterator[tuple[TopicPartition, list[Record]]]:
         """Yields a partition with its next records, forever. Yields ("", −1) with no records after
-        a round of fetches without records. Raises KafkaError.
+        a round of fetches without records. Retries while a leader does not respond. Raises
+        KafkaError, and Unreachable if no broker responds.
         """
         while True:
             if not self._leaders:

@@ -52,7 +52,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """`kind`: the protocol of the member, classic or consumer. `epoch` and `target`, the
+    """`kind`: the protocol of the member, classic, consumer or streams. `epoch` and `target`, the
     partitions that the coordinator has assigned to it and that it may not own yet, are None in a
     classic group."""
 
@@ -78,7 +78,9 @@ class GroupDescription:
 
 
 async def list_groups(client: KafkaClient, brokers: Iterable[int]) -> list[GroupListing]:
-    """Groups that the brokers coordinate, sorted by id."""
+    """Groups that the brokers coordinate, sorted by id, without those of coordinators that are
+    still loading.
+    """
     responses = await asyncio.gather(*(_list_groups_of(client, it) for it in brokers))
     found: dict[str, GroupListing] = {}
     unavailable = (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available)
@@ -102,13 +104,15 @@ async def _list_groups_of(client: KafkaClient, broker: int) -> ListGroupsRespons
 
 
 async def describe_group(client: KafkaClient, group: str) -> GroupDescription:
-    """A group of the consumer or the classic protocol."""
+    """A group of the consumer or the classic protocol. `state` is Dead for one of another protocol,
+    and for one that does not exist.
+    """
     return await _describe_consumer_group(client, group) or await _describe_classic_group(client, group)
 
 
 async def find_described_group(client: KafkaClient, group: str, request: Any) -> Any:
     """The group in the response to a request that describes one group of one protocol. None for a
-    group of another protocol, and for a broker without the protocol."""
+    group of another protocol or that does not exist, and for a broker without the protocol."""
     response = await none_on_error(client.send_to_coordinator(group, request), ErrorCode.unsupported_version)
     if response is None:
         return None
@@ -120,8 +124,8 @@ async def find_described_group(client: KafkaClient, group: str, request: Any) ->
 
 
 async def _describe_consumer_group(client: KafkaClient, group: str) -> GroupDescription | None:
-    """None for a group of another type than consumer (KIP-848), and if the broker does not support
-    it.
+    """None for a group of another type than consumer (KIP-848), for one that does not exist, and if
+    the broker does not support the type.
     """
     request = ConsumerGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
     found: DescribedGroup | None = await find_described_group(client, group, request)

@@ -44,7 +44,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class MetadataLog:
-    """`snapshot`: state of the records before `start_offset`."""
+    """`snapshot`: the latest one, which has the state of all records before `start_offset` and may
+    reach further. None if the log begins at offset 0.
+    """
 
     quorum: QuorumDescription
     start_offset: int

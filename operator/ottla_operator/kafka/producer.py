@@ -21,7 +21,7 @@ from ottla_operator.kafka.client import KafkaClient, Unreachable, find_error, ra
 from ottla_operator.kafka.offsets import TopicPartition
 
 BATCH_BYTES: Final = 512 * 1024
-"""Records of a batch before compression; well below max.message.bytes."""
+"""Size of a batch's records before compression; well below max.message.bytes."""
 FLUSH_BYTES: Final = 4 * 1024 * 1024
 DELIVERY_TIMEOUT_S: Final = 120.0
 RETRY_PAUSE_S: Final = 0.1
@@ -59,7 +59,9 @@ class _PendingRecords:
 
 @dataclass(slots=True)
 class Producer:
-    """One task calls the methods. The order of records in a partition is kept."""
+    """One task calls the methods. The order of records in a partition is kept. `add`, `send` and
+    `flush` raise KafkaError if records that were sent before are refused, and Unreachable.
+    """
 
     client: KafkaClient
     compression: Compression = Compression.none
@@ -105,7 +107,7 @@ class Producer:
         a batch.
 
         After `fix_partitions`, each partition in turn for a block of records: the same records get
-        the same partition.
+        the same partition. Raises KafkaError if there is no such topic or partition.
         """
         count = len(self._leaders[topic]) if topic in self._leaders else await self.count_partitions(topic)
         if partition is not None:
@@ -123,7 +125,9 @@ class Producer:
         return topic, self._sticky_partition % count if key is None else partition_for_key(key, count)
 
     def fix_partitions(self, topic: str, count: int) -> None:
-        """Uses only the first `count` partitions, even if the topic has more or gets more."""
+        """Records without a given partition go only to the first `count` partitions, even if the
+        topic has more or gets more.
+        """
         self._fixed_partitions[topic] = count
 
     async def add(self, partition: TopicPartition, record: Record) -> None:
@@ -230,7 +234,7 @@ class Producer:
 
     async def _find_leaders(self, topic: str) -> None:
         """Describes the topic; a missing topic is created if the brokers create topics
-        automatically.
+        automatically. Raises KafkaError if they do not.
         """
         description = (await topics.describe_topics(self.client, [topic])).get(topic)
         if description is None:

@@ -40,7 +40,7 @@ async def describe_all_replicas(
     addresses: Collection[str], security: ClientSecurity = UNSECURED
 ) -> dict[str, MetadataReplica | str]:
     """Describes the replicas at these addresses, and at the addresses of other voters that those
-    replicas know."""
+    replicas know. Raises InvalidAddress."""
     found = await describe_replicas(addresses, security)
     replicas = [it for it in found.values() if isinstance(it, MetadataReplica)]
     known = {it.broker for it in replicas}

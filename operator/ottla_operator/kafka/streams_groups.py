@@ -14,7 +14,9 @@ STREAMS: Final = "streams"
 
 
 async def describe_streams_group(client: KafkaClient, group: str) -> GroupDescription | None:
-    """None for a group of another type, and if the broker does not support streams groups."""
+    """None for a group of another type, for one that does not exist, and if the broker does not
+    support streams groups.
+    """
     request = StreamsGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
     found: DescribedGroup | None = await find_described_group(client, group, request)
     if found is None:

@@ -59,7 +59,7 @@ class EligibleLeaders:
 
 
 async def list_topics(client: KafkaClient) -> list[TopicDescription]:
-    """Every topic, sorted by name."""
+    """Every topic, sorted by name, without those that the broker describes with an error."""
     response: MetadataResponse = await client.send(_metadata_request(None))
     return sorted((_description(it) for it in response.topics if not it.error_code), key=lambda it: it.name)
 

@@ -86,7 +86,9 @@ async def list_transactions(
     pattern: str | None = None,
 ) -> list[TransactionListing]:
     """Transactional ids that the brokers coordinate, sorted. Apache Kafka before 3.8 ignores
-    `running_longer_than_ms`, and before 4.1 `pattern` (a regular expression of RE2)."""
+    `running_longer_than_ms`, and before 4.1 `pattern` (a regular expression of RE2). Raises
+    KafkaError, also for an unknown state.
+    """
     request = ListTransactionsRequest(
         state_filters=tuple(states),
         producer_id_filters=tuple(ProducerId(i64(it)) for it in producer_ids),
@@ -236,8 +238,8 @@ def select_hanging_transactions(
 async def abort_in_partition(
     client: KafkaClient, partition: TopicPartition, leader: int, producer_id: int, epoch: int, coordinator_epoch: int
 ) -> None:
-    """Writes an abort marker to one partition. A partition whose producer has had no marker takes
-    any coordinator's epoch; for it, and for −1, the marker has 0.
+    """Writes an abort marker to one partition. Raises KafkaError. A `coordinator_epoch` of −1, that
+    of a producer without a marker so far, is sent as 0: such a partition takes any epoch.
     """
     marker = WritableTxnMarker(
         producer_id=ProducerId(i64(producer_id)),

@@ -146,7 +146,7 @@ class BrokerProcesses:
     """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: plans of
     every desired broker and of those that still run. `login`: passwords of brokers and of
     `ottla up`; None if brokers never had a login. `by_id`: in the order of ids. `on_change`: called
-    when a broker becomes ready or stops being ready.
+    when a broker becomes ready, stops being ready or fails.
     """
 
     name: str

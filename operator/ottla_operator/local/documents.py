@@ -181,7 +181,7 @@ def read_file(file: Path, had_resources: bool = False) -> list[Document]:
 
 
 def parse(text: str, file: Path) -> Iterator[Document]:
-    """The documents of a file. Raises yaml.MarkedYAMLError."""
+    """The documents of a file. Raises yaml.YAMLError."""
     for node in yaml.compose_all(text, Loader=_Loader):
         lines: dict[validation.FieldPath, int] = {}
         data = _construct(node, (), lines)

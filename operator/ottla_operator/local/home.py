@@ -11,8 +11,13 @@
 .ottla/<cluster>/<id>/settings.json      settings that its process was started with
 .ottla/<cluster>/<id>/process.json       pid and start time of its process
 .ottla/<cluster>/<id>/output.log         output of its process
+.ottla/<cluster>/<id>/restart-at         the `restartAt` that its process was started after
+.ottla/<cluster>/<id>/console            host:port of its console
+.ottla/<cluster>/<id>/registry           host:port of its schema registry
 .ottla/<cluster>/users.json              users with credentials, rules or quotas of a User
 .ottla/<cluster>/users/<name>/           for a user's clients: password, client.properties, …
+.ottla/<cluster>/loaded-<hash>.json      of a load script: what it has loaded; also its `limit-…`
+                                         and, for each topic, its `partitions-…`
 .ottla/<cluster>/pipelines/<name>/       checkpoint, progress.jsonl, process.json, output.log
 .ottla/<cluster>/pipelines/<name>/secrets/  Secrets of its sinks
 """
@@ -89,8 +94,9 @@ class Home:
 
 
 def read_state(folder: Path) -> tuple[int, ReconcileState]:
-    """Number of brokers of a cluster and its state, from its brokers.json; 0 and an empty state if
-    that cannot be read.
+    """Number of brokers of a cluster and its state, from its brokers.json. If that cannot be read,
+    0 and an empty state, in which the cluster is to be founded unless the disk of a broker has a
+    cluster id.
     """
     try:
         found: dict[str, Any] = json.loads((folder / "brokers.json").read_text())

@@ -134,7 +134,9 @@ class LiveView:
 
 
 def process_start_s() -> float:
-    """Start time of this process on the monotonic clock, including the interpreter's start."""
+    """Start time of this process on the monotonic clock, including the interpreter's start. The
+    present if the system does not say it, or the process is older than a minute.
+    """
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
     try:
         ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])

@@ -38,7 +38,7 @@ class LoadLimit:
 
 
 class LimitedLoad:
-    """The load that a limit applies to. There is none if its file was deleted before."""
+    """Applies the limit in a file to a load. Without the file, the load has no limit."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -14,8 +14,8 @@ def read_login(folder: Path) -> LoginSecret | None:
 
 
 def ensure_login(folder: Path, due_rotation: str) -> LoginSecret:
-    """Generates the passwords when there are none, which then need no rotation for
-    `due_rotation`.
+    """The passwords, generated if there are none. New ones count as rotated for `due_rotation` (see
+    `password_rotation.due_rotation`).
     """
     found = read_login(folder) or LoginSecret.generate(due_rotation)
     write_login(folder, found)

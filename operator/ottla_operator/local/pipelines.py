@@ -79,9 +79,9 @@ class ProcessConnection:
 
 class PipelineProcess:
     """One pipeline's driver. `document`: the resource as written; its relative paths start from the
-    file's folder. `hash`: when it changes, the driver has to be restarted, because its spec, a
-    Python step, its file, its login or the first broker's address has changed; the driver discovers
-    the other brokers.
+    file's folder. `hash`: when it changes, the driver has to be restarted, because its spec
+    (except `replaces`), a Python step, the path of its file, its login, the schema registry's
+    address or the first broker's has changed; the driver discovers the other brokers.
     """
 
     def __init__(
@@ -143,12 +143,12 @@ class PipelineProcess:
         self._reading = asyncio.create_task(self._read_periodically())
 
     def release(self) -> None:
-        """Has the pipeline begin, also after each restart of the driver."""
+        """Lets the pipeline begin, now and after each restart of the driver."""
         self.is_released = True
         self._start_file.touch()
 
     async def stop(self) -> bool:
-        """Stops the driver. True if it had exited before."""
+        """Stops the driver, and returns when it has exited. False if it had to be killed."""
         if self._reading is not None:
             self._reading.cancel()
         return await self.supervisor.stop()
@@ -283,7 +283,7 @@ class ProcessLaunch:
 
     @property
     def _current(self) -> PipelineProcess | None:
-        """The driver that runs the desired pipeline, not an earlier version of it; None without."""
+        """The driver that runs the desired pipeline; None if none or an earlier version runs."""
         found = self.processes.by_name.get(self.desired.pipeline.name)
         return found if found is not None and found.hash == self.desired.hash else None
 
@@ -343,8 +343,9 @@ class PipelineProcesses:
 
     def start_spark(self, pipeline: Pipeline, document: Document, connection: ProcessConnection) -> None:
         """Starts the driver of a Pipeline whose brokers and topics may not exist yet: Spark takes
-        as long to start as they do. A launch by the same files takes it over, and another one stops
-        it.
+        as long to start as they do. A later launch of the same Pipeline takes the driver over, and
+        one of a changed Pipeline stops it. Does nothing if a driver runs, the Pipeline is suspended
+        or a prerequisite is missing.
         """
         if self.by_name or pipeline.spec.state == "suspended" or find_missing_prerequisite() is not None:
             return

@@ -56,7 +56,8 @@ from ottla_operator.resources.user import User
 
 class LocalPlatform:
     """`on_process_change`: called with kind and key when a process of a Cluster or Pipeline
-    changes. `reported`: set with every report.
+    changes, and with Topic and the key of its Cluster when conditions of a Topic change.
+    `reported`: set with every status that is written.
     """
 
     roll_timeout_s = 30.0
@@ -233,7 +234,7 @@ class LocalPlatform:
         return self.cache.pipelines.get(local_key(name))
 
     async def delete_topic_pipeline(self, topic: Json, name: str) -> None:
-        """Does nothing: `load` removes a Pipeline that is in no document."""
+        """Does nothing: `UpRunner` removes a Pipeline that is in no document."""
 
     # Schemas.
 
@@ -270,7 +271,7 @@ class LocalPlatform:
         return await self.find_user(local_key(user["spec"]["clusterRef"]["name"]), name)
 
     async def delete_component_user(self, owner: Json, cluster: Key, name: str) -> None:
-        """Does nothing: `load` removes a User that is in no document."""
+        """Does nothing: `UpRunner` removes a User that is in no document."""
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
         return read_user_records(self.home.cluster(cluster.name))
@@ -318,8 +319,8 @@ class LocalPlatform:
         return self.pipelines.plan(pipeline, document, connection, self._secrets)
 
     def start_spark(self) -> None:
-        """Starts the driver of the first Pipeline while its brokers start, if it needs nothing of
-        them: no login, and no schema. More would slow down the brokers.
+        """Starts the driver of the first Pipeline while its brokers start, if it needs no login, no
+        schema registry and no Secret. More drivers would slow down the brokers.
         """
         for (kind, _), document in self._documents.items():
             if kind == "Pipeline":

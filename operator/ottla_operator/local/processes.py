@@ -29,8 +29,8 @@ MAX_LOG_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """`started`: its start time as the system prints it. `hash`: hash of the command that it was
-    started with.
+    """`started`: its start time as the system prints it. `hash`: hash of what it was started with,
+    as its Supervisor has it; empty if that has none.
     """
 
     pid: int
@@ -89,7 +89,7 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
 
     def output(self) -> str:
-        """Output of the process, at most MAX_OUTPUT_BYTES."""
+        """Output of the process, at most its first MAX_OUTPUT_BYTES."""
         return self._read(self.output_from)
 
     def last_line(self) -> str:

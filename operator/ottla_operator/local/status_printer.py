@@ -41,14 +41,14 @@ class StatusPrinter:
 
     def show(self, resource: Json, conditions: Conditions) -> None:
         """Updates the resource's row in the live view. Prints why it is reconciling, if that takes
-        longer than REPORT_WAITING_S.
+        longer than REPORT_WAITING_S, and what a Mirror does when that changes.
         """
         self._update_row(resource, conditions)
         self._print_waiting(resource, conditions)
 
     def print(self, resource: Json, message: str, *, is_error: bool = False) -> None:
-        """Prints a message about a resource, unless it is the last one printed. An error gets the
-        place in the files that it is about.
+        """Prints a message about a resource, unless the last one about it was the same. An error
+        gets the place in the files that it is about.
         """
         key = (resource["kind"], resource["metadata"]["name"])
         if self._printed.get(key) == message:

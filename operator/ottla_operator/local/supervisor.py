@@ -19,9 +19,9 @@ READY_POLL_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """`reason`: why it is retrying, failed or stopping. `restart_in_s`: None if no restart is
-    planned. `exits`: consecutive exits. `exit_code`: exit code of the last run; None if none has
-    ended or it is unknown.
+    """`reason`: why it is retrying, failed, stopping or stopped. `restart_in_s`: None if no restart
+    is planned. `exits`: consecutive exits. `exit_code`: exit code of the last run, −1 if it could
+    not start; None if no run has ended or the code is unknown.
     """
 
     state: State = State.waiting
@@ -43,11 +43,12 @@ class ProcessStatus:
 
 @dataclass(slots=True)
 class Supervisor:
-    """`hash`: hash of the command. A process of an earlier run is adopted if it has this hash, and
-    stopped otherwise; None to adopt any. `on_status`: called at every change. `is_ready`: decides
-    from the output whether a run is ready. `find_obstacle`: returns why it cannot be started now.
-    `before_start`: called just before each start. `permanent_codes`: exit codes after which a
-    restart is useless; `success_codes`: exit codes of a finished process.
+    """`hash`: hash of what the process is started with. A process of an earlier run is adopted if
+    it has this hash, and stopped otherwise; None to adopt any. An adopted process counts as ready.
+    `on_status`: called at every change. `is_ready`: decides from the output whether a run is ready.
+    `find_obstacle`: returns why it cannot be started now. `before_start`: called just before each
+    start. `permanent_codes`: exit codes after which a restart is useless; `success_codes`: exit
+    codes of a finished process.
     """
 
     folder: Path
@@ -91,7 +92,7 @@ class Supervisor:
             await self._pause(backoff.delay_s)
 
     async def stop(self) -> bool:
-        """Stops the process and returns when it has exited. True if it has exited by itself."""
+        """Stops the process and returns when it has exited. False if it had to be killed."""
         self._stop.set()
         is_clean = True
         if (process := self._process) is not None:
@@ -108,8 +109,8 @@ class Supervisor:
             self._process.kill()
 
     async def _run_once(self, backoff: RestartBackoff) -> tuple[int | None, str]:
-        """Runs the process once. Returns its exit code, and why it has exited or could not
-        start.
+        """Runs the process once. Returns its exit code, and why it has exited or could not start.
+        The code is −1 if it could not start, and None for an adopted process.
         """
         exits, last_code = backoff.exits, self.status.exit_code
         process = await self._adopt()

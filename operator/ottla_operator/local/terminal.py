@@ -73,7 +73,9 @@ async def live_table(console: Console, view: LiveView) -> AsyncIterator[None]:
 
 
 def render(view: LiveView, height: int) -> RenderableType:
-    """All tables, in at most `height` lines."""
+    """All tables. Topics that do not fit into `height` lines are only counted, but at least
+    MIN_TOPIC_ROWS are shown.
+    """
     others = len(view.brokers) + 2 * len(view.pipelines) + 2 * len(view.mirrors) + len(view.loads) + len(view.moving)
     others += 2 * len(view.schemas)
     tables = [_brokers(view)]
@@ -172,7 +174,7 @@ def _mirrors(view: LiveView) -> Table:
 
 
 def summary_lines(view: LiveView) -> Iterable[str]:
-    """The final counts of topics and pipelines, for output without a table."""
+    """The final counts of topics and pipelines, which stay when the table is gone."""
     for topic in sorted(view.topics.values(), key=lambda it: (it.cluster, it.name)):
         if topic.records is not None:
             size = format_size(topic.bytes) or "size unknown"

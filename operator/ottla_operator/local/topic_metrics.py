@@ -54,7 +54,7 @@ class TopicMetrics:
             try:
                 security = self.access().security
                 async with self._connect() as client:
-                    while self.access().security == security:  # brokers get new passwords
+                    while self.access().security == security:  # another one after passwords were rotated
                         await self.measure(client)
                         if loop.time() >= sizes_at_s:
                             sizes_at_s = loop.time() + MEASURE_SIZES_S

@@ -81,7 +81,7 @@ class UpRunner:
         working.cancel()
         is_clean = await self._stop()
         with contextlib.suppress(asyncio.CancelledError):
-            await working  # a bug of ours: it is raised once everything is stopped
+            await working  # its error, which would be a bug, is raised once everything is stopped
         return is_clean
 
     def _on_signal(self, stop: asyncio.Event) -> None:
@@ -100,8 +100,8 @@ class UpRunner:
                         self._tasks.create_task(self._run_load(document.name, script))
 
     async def _stop(self) -> bool:
-        """Stops loads and pipelines, then all brokers at once. True if all have exited by
-        themselves.
+        """Stops loads and pipelines, then all brokers at once. False if pipelines or brokers had to
+        be killed.
         """
         self.view.say("stopping pipelines and brokers", "info")
         await self.controller.stop()
@@ -217,7 +217,7 @@ class UpRunner:
 
     def _remove(self, resource: Json) -> None:
         """Removes a resource that is no longer in the files. One with a finalizer stays until the
-        reconciler has removed that.
+        reconciler has removed the finalizer.
         """
         name = resource["metadata"]["name"]
         finalizers = (self._find_cached(resource["kind"], name) or resource)["metadata"].get("finalizers")
@@ -316,7 +316,7 @@ class UpRunner:
             ending.cancel()
 
     def _load_limit(self, cluster: str) -> LoadLimit | None:
-        """None if no pipeline of the cluster starts."""
+        """None if no pipeline of the cluster starts, or one has read rows already."""
         pipelines = [Pipeline.parse(it.data).spec for it in self._documents if it.kind == "Pipeline"]
         starting = [it for it in pipelines if it.cluster_ref.name == cluster and it.state != "suspended"]
         topics = {source.topic for spec in starting for source in spec.streams.values()}

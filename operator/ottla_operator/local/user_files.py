@@ -37,8 +37,8 @@ def read_user_secret(folder: Path) -> dict[str, str | bytes]:
 
 
 def write_user_secret(folder: Path, data: Contents) -> None:
-    """Writes the files, the password last: in a folder that was partly written it is missing, and
-    is set again. Deletes files that `data` lacks.
+    """Writes the files, the password last: a folder that was partly written has no password, so
+    that it is set again. Deletes files that `data` lacks.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in sorted(data, key=lambda it: it == "password"):

@@ -19,7 +19,7 @@ Query = tuple[str, str]
 
 @dataclass(frozen=True)
 class Panel:
-    """`unit`: of Grafana. `red_above`: a value above it is shown in red."""
+    """`unit`: of Grafana. `red_above`: values from this one on are shown in red."""
 
     title: str
     queries: Sequence[Query]

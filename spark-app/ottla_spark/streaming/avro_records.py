@@ -65,7 +65,7 @@ def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> 
 
 def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> Callable[[Any], bytes]:
     """Encoder of rows with these columns, as records with the id `schema_id`. It raises ValueError.
-    Raises UnusableSchema if a column has no field.
+    Raises UnusableSchema if a column has no field, or only one of row and schema has columns.
     """
     wanted = to_spark_type(schema.text)
     if isinstance(columns, T.StructType) and isinstance(wanted, T.StructType):

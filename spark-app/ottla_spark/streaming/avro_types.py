@@ -140,7 +140,7 @@ def to_avro_schema(columns: T.StructType, name: str) -> dict[str, Any]:
     fields = []
     for field in columns:
         if not _NAME.fullmatch(field.name):
-            raise PipelineError(f"the column {field.name!r} is no Avro name: it has letters, digits and _ only")
+            raise PipelineError(f"the column {field.name!r} is no Avro name: those have only letters, digits and _")
         type_ = _to_avro(field.dataType, f"{name}_{field.name}", field.name)
         fields.append({"name": field.name, "type": ["null", type_], "default": None})
     return {"type": "record", "name": name, "fields": fields}

@@ -137,7 +137,9 @@ def local_session(pipeline: PipelineDefinition) -> Iterator[SparkSession]:
 def compute_views(
     spark: SparkSession, pipeline: PipelineDefinition, given: Mapping[str, Sequence[RawRow]]
 ) -> tuple[dict[str, DataFrame], DataFrame | None]:
-    """The pipeline's views on raw rows of its sources, and the dead letters."""
+    """The pipeline's views on raw rows of its sources, and the dead letters; None if no view can
+    have any.
+    """
     raw = {name: spark.createDataFrame(list(given.get(name, ())), source.RAW_SCHEMA) for name in pipeline.spec.sources}
     raw |= {name: source.table_rows(raw[name]) for name in pipeline.spec.tables}
     collector = transform.RejectedRowCollector()
@@ -147,7 +149,9 @@ def compute_views(
 
 
 def run_case(spark: SparkSession, pipeline: PipelineDefinition, case: Path) -> list[str]:
-    """Differences between the expected and the actual rows of a case, in lines."""
+    """Differences between the expected and the actual rows of a case, in lines. Raises
+    PipelineError if a file of the case cannot be used.
+    """
     given = {}
     for file in sorted((case / "given").glob("*.jsonl")):
         if file.stem not in pipeline.spec.sources:

@@ -157,7 +157,7 @@ class Checkpoint:
 
     def query_id(self, name: str) -> str:
         """Id that Spark gave a query when its checkpoint was created. To be called after the query
-        has started.
+        has started; before, it raises PipelineError.
         """
         text = self.read_text(f"queries/{name}/metadata")
         if text is None:

@@ -62,7 +62,9 @@ class SinkComparer:
         self._is_equal = False
 
     def run_if_due(self) -> None:
-        """Starts a comparison unless one runs, or all sinks were equal."""
+        """Starts a comparison unless one runs, the last one has just ended, or all sinks were
+        equal.
+        """
         is_running = self._thread is not None and self._thread.is_alive()
         if not self._sinks or self._is_equal or is_running or time.monotonic() < self._due_s:
             return
@@ -70,8 +72,8 @@ class SinkComparer:
         self._thread.start()
 
     def finish(self) -> None:
-        """Compares the result of a pipeline that has read everything, and returns when that is
-        done.
+        """Compares the result of a pipeline that has read everything, unless all sinks were equal
+        before. Returns when that is done.
         """
         self._wait()  # a comparison in progress may have begun before the last batch
         self._due_s = 0.0

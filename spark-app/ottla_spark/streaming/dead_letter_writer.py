@@ -6,7 +6,8 @@ written as dead letters. The file `letters.json` beside the checkpoint has the o
 partition up to which records were searched. A process that was killed between a batch and its dead
 letters searches again from there, so dead letters are written at least once.
 
-Records of tables are searched as they arrive, independent of the batches that join them.
+Records of tables are searched after batches, at most every ten seconds, whether or not these join
+them.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class DeadLetterWriter:
         self._save()
 
     def after_batch(self, batch: BatchProgress, ends: Offsets) -> None:
-        """Searches the records of a batch if it has dead letters.
+        """Searches the records of a batch if it has dead letters, and those before a query's first
+        batch that no process has searched.
 
         ends: smallest end offsets of all queries; empty while some are unknown.
         """

@@ -81,10 +81,9 @@ def _parsed_once(
 ) -> DataFrame:
     """Adds a column with what JSON was parsed to, and one with the reason why it did not decode.
 
-    The optimizer would evaluate the first again in the filter on the second. It moves no filter
-    into a generator, nor below the observed metrics of a stream, which take less time. Both columns
-    of a stream are made in one projection, which parses once and copies no more than is needed
-    above it.
+    A filter on the second column must not parse the JSON again. The optimizer moves no filter below
+    a generator, nor below the observed metrics of a stream, which take less time. Both columns of a
+    stream are made in one projection, which parses once and copies no more than is needed above it.
     """
     (column, json), (error_column, make_error) = parsed, error
     if not rows.isStreaming:

@@ -52,7 +52,7 @@ def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> 
         try:
             return convert(found)
         except (ValueError, TypeError, OverflowError, binascii.Error) as error:
-            raise ValueError(f"has no columns of the reader's schema: {error}") from None
+            raise ValueError(f"does not fit the columns of the reader's schema: {error}") from None
 
     return decode
 

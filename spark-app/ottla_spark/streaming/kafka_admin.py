@@ -185,7 +185,9 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         return properties
 
     def _call(self, call: Callable[[], _T], topic: str = "") -> _T:
-        """Raises PipelineError for Java's errors. `topic`: named in the error."""
+        """Raises PipelineError for Java's errors, BrokersUnavailable if brokers do not respond.
+        `topic`: named in the error.
+        """
         try:
             return call()
         except Py4JJavaError as error:

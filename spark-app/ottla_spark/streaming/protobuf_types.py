@@ -132,7 +132,9 @@ def _build_message(message: Any, columns: T.StructType, before: Any, file: FileD
     nested = {it.name: it for it in before.nested_type}
     for column in columns:
         if not _NAME.fullmatch(column.name):
-            raise PipelineError(f"the column {column.name!r} is no Protobuf name: it has letters, digits and _ only")
+            raise PipelineError(
+                f"the column {column.name!r} is no Protobuf name: those have only letters, digits and _"
+            )
         field = message.field.add(name=column.name, number=numbers[column.name])
         field.label = FieldDescriptorProto.LABEL_OPTIONAL
         _set_type(message, field, column.dataType, nested, file)

@@ -115,8 +115,8 @@ def source_topics(pipeline: PipelineDefinition) -> set[str]:
 
 
 class QueryRunner:
-    """Runs the queries. The main thread does everything but the batches and the listener's
-    callbacks.
+    """Runs the queries. The main thread does everything but the batches, the comparisons and the
+    listener's callbacks.
     """
 
     def __init__(
@@ -364,8 +364,8 @@ class QueryRunner:
         return time.monotonic() + parse_duration_ms(self._pipeline.spec.stop.graceful) / 1000
 
     def _raise_failure(self) -> None:
-        """Raises the error of the query that failed. Others were interrupted because of it, some in
-        the middle of a batch.
+        """Raises the error of the query that failed as PipelineError. Others were interrupted
+        because of it, some in the middle of a batch.
         """
         failed = [(query.name, error) for query in self._queries if (error := query.exception()) is not None]
         causes = [(query, error) for query, error in failed if _BATCH_REFUSED not in str(error)]

@@ -29,7 +29,7 @@ def start_session(name: str, conf: Mapping[str, str], folder: Path, jvm: Jvm | N
         jvm = Jvm(conf, folder)
     if jvm is not None:
         _connect(jvm)
-    SparkContext._ensure_initialized()  # to the JVM that has started this process
+    SparkContext._ensure_initialized()  # else connects to the JVM that has started this process
     remember_names(SparkContext)
     builder = SparkSession.builder.appName(name)
     for key, value in conf.items():

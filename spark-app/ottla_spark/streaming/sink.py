@@ -64,8 +64,8 @@ def check_columns(sink: Sink, rows: DataFrame) -> None:
 
 
 def create_folder(sink: Sink, folder: Path) -> None:
-    """Creates the sink's folder if it is a local one. Raises PipelineError if it is not writable.
-    `folder`: base of relative paths.
+    """Creates the folder of a Parquet sink if it is a local one. Raises PipelineError if it is not
+    writable. `folder`: base of relative paths.
     """
     if sink.parquet is None or "://" in sink.parquet.path:
         return

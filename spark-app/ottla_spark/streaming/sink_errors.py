@@ -14,8 +14,8 @@ from ottla_spark.errors import PipelineError, describe_error
 
 @contextmanager
 def located_errors(sink: Sink, kind: str, table: str) -> Iterator[None]:
-    """Raises errors of the block, also those of Spark and of the JVM, as PipelineError that names
-    the sink and the table. `kind`: iceberg, delta or jdbc.
+    """Raises errors of the block as PipelineError that names the sink, and the table too if the
+    error is one of Spark or of the JVM. `kind`: iceberg, delta or jdbc.
     """
     try:
         yield

@@ -26,7 +26,9 @@ _TIME_MODES: Final = {"none": "None", "processingTime": "ProcessingTime", "event
 
 
 def transform_with_state(step: TransformWithState, frames: Mapping[str, DataFrame], folder: Path) -> DataFrame:
-    """Rows that the class returns. Raises PipelineError that names the field."""
+    """Rows that the class returns. Raises PipelineError that names the field, and MissingDependency
+    without pandas or PyArrow.
+    """
     for package in ("pandas", "pyarrow"):
         if find_spec(package) is None:
             raise MissingDependency(f"transformWithState needs {package}: pip install 'ottla[spark,spark-state]'")

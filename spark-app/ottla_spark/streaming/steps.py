@@ -53,7 +53,9 @@ def _call_function(reference: str, frames: Mapping[str, DataFrame], folder: Path
 
 
 def _unite(names: Sequence[str], frames: Mapping[str, DataFrame]) -> DataFrame:
-    """All rows of views with the same columns. Origin columns are kept if all views have them."""
+    """All rows of views with the same columns. Origin columns are kept if all views have them.
+    Raises PipelineError if other columns differ.
+    """
     first, *others = names
     shared = [it for it in frames[first].columns if all(it in frames[name].columns for name in others)]
     for name in others:

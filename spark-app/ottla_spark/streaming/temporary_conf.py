@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def temporary_conf(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Has these settings while the block runs. At its end they have the values that they had
-    before.
+    """The session has these settings while the block runs. At its end they have the values that
+    they had before.
     """
     previous = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():

@@ -184,7 +184,7 @@ def _watermark_delay(watermark: Watermark, dedupe: Dedupe | None) -> str:
 
 def _deduplicate(rows: DataFrame, pipeline: PipelineDefinition, name: str) -> DataFrame:
     """Drops duplicate rows. Of several streams, those without one of the columns are not
-    deduplicated.
+    deduplicated. Raises PipelineError if the only stream lacks one, or a watermark is missing.
     """
     dedupe = pipeline.spec.dedupe
     if dedupe is None:

@@ -209,3 +209,5 @@ def test_the_screen_has_health_rates_and_what_keys_do() -> None:
 
 def test_keys_of_a_terminal_are_split() -> None:
     assert list(split_keys("g\x1b[B\x1b[A\r\x7f\x1b[5/\x1b")) == ["g", DOWN, UP, ENTER, BACKSPACE, "/", ESCAPE]
+    # PageUp, and the arrow with Ctrl.
+    assert list(split_keys("t\x1b[5~\x1b[1;5Ag")) == ["t", "g"]
