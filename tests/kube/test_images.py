@@ -79,12 +79,11 @@ def test_an_image_starts_on_a_read_only_file_system(built: tuple[str, BuiltImage
 
 def test_an_image_has_byte_code(built: tuple[str, BuiltImage], root: Path) -> None:
     """On a read-only file system, each start would otherwise compile all imported modules again."""
-    packages = root / "opt/own"
-    sources = (
-        list(packages.glob("ottla_broker/**/*.py")) if built[0] != "spark" else list(packages.glob("ottla_spark/*.py"))
-    )
-    assert sources
-    assert not [path for path in sources if not list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))]
+    packages = {"spark": ["ottla_spark"], "operator": ["ottla_broker", "ottla_operator"]}
+    for package in packages.get(built[0], ["ottla_broker"]):
+        sources = list((root / "opt/own" / package).glob("**/*.py"))
+        assert sources
+        assert not [path for path in sources if not list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"))]
 
 
 @pytest.mark.parametrize(("built", "build"), [("broker", "pure"), ("broker-compiled", "compiled")], indirect=["built"])
