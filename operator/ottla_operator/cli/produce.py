@@ -56,8 +56,8 @@ def produce(
             "--lines",
             metavar="FILE",
             help="File of JSON lines to use instead of --file, each with topic, key, value, and optionally partition, "
-            "timestamp and headers. --key-separator, --key-field, --timestamp-field, --partition and --header have "
-            "no effect then.",
+            "timestamp and headers. It excludes --key-separator, --key-field, --timestamp-field, --partition and "
+            "--header.",
         ),
     ] = None,
     key_separator: Annotated[
@@ -123,7 +123,16 @@ def produce(
         raise typer.BadParameter("--resume and --if-empty exclude each other")
     if not resume and (partitions_file or partitions):
         raise typer.BadParameter("--partitions and --partitions-file need --resume")
+    of_values = {
+        "--key-separator": key_separator,
+        "--key-field": key_field,
+        "--timestamp-field": timestamp_field,
+        "--partition": partition,
+        "--header": header,
+    }
     if lines is not None:
+        if given := [option for option, value in of_values.items() if value is not None]:
+            raise typer.BadParameter(f"--lines and {given[0]} exclude each other: its records have their own")
         read, source = json_record_reader(topic), lines
     elif topic is not None:
         read = value_reader(

@@ -80,6 +80,8 @@ def test_help_imports_no_command() -> None:
 def test_invalid_usage_exits_with_2() -> None:
     assert ottla("topics", "nonsense").returncode == 2
     assert ottla("produce", "t", "--compression", "zip").returncode == 2
+    done = ottla("produce", "--lines", "-", "--key-field", "id")
+    assert (done.returncode, "--lines and --key-field exclude each other" in done.stderr) == (2, True)
 
 
 def test_invalid_file_exits_with_2_and_names_the_line(tmp_path: Path) -> None:
