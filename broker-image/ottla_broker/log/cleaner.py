@@ -75,7 +75,8 @@ class Cleaner:
             return {}
 
     async def run(self) -> None:
-        """Cleans logs until it is cancelled."""
+        """Cleans logs until it is cancelled. Raises OSError if the checkpoint file cannot be
+        written after a log was deleted or truncated."""
         while True:
             config = self.config
             cleaned = await self.clean_filthiest_log() if config.enabled else None
@@ -93,7 +94,8 @@ class Cleaner:
         self._is_file_stale |= self.checkpoints.pop((topic, partition), None) is not None
 
     async def clean_filthiest_log(self) -> CleanerStats | None:
-        """Cleans one log; None when none needs it, or when it failed.
+        """Cleans one log; None when none needs it, or when the cleaning failed or was stopped by a
+        change of the log.
 
         A failure concerns its log alone: the log becomes `uncleanable` or goes offline, or is tried
         again later.

@@ -66,6 +66,7 @@ def replay_batch(
     """Applies a batch that is in the log. `data`: the whole batch, needed of control batches only.
 
     Returns the entry for the transaction index when the batch aborts a transaction, else None.
+    Raises KafkaError: CORRUPT_MESSAGE for a control batch that does not parse.
     """
     if not header.is_control:
         producers.apply_batch(
