@@ -60,7 +60,7 @@ T = TypeVar("T")
 class Controller:
     """Methods raise KafkaError with the error code for the client, NOT_CONTROLLER when another
     broker was elected meanwhile. With `validate_only` nothing is committed. `failure_detector`:
-    None for one that watches no brokers.
+    with None, failed brokers are fenced only when their sessions expire.
     """
 
     def __init__(
