@@ -86,6 +86,13 @@ def test_error_names_an_unusable_directory(tmp_path: Path) -> None:
         open_directory(tmp_path / "file")
 
 
+def test_error_names_a_checkpoint_file_that_ends_early(tmp_path: Path) -> None:
+    close_directory(open_directory(tmp_path))
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n")
+    with pytest.raises(LogDirError, match="recovery-point-offset-checkpoint:2: no entries announced"):
+        open_directory(tmp_path)
+
+
 def test_start_after_a_clean_shutdown_restores_offsets_and_checkpoints(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     directory.broker_epoch = 77
