@@ -157,6 +157,16 @@ def test_two_snapshots_are_kept_and_partial_ones_are_deleted(tmp_path: Path) -> 
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_an_interrupted_transfer_of_a_snapshot_begins_again(tmp_path: Path) -> None:
+    snapshots, received = SnapshotStore(str(tmp_path), OsDisk()), EpochAndOffset(2, 12)
+    snapshots.create_partial(received)
+    snapshots.append_partial(received, b"first chunk")
+    snapshots.create_partial(received)
+    snapshots.append_partial(received, b"whole snapshot")
+    snapshots.complete_partial(received)
+    assert snapshots.read_bytes(received, 0, 100) == b"whole snapshot"
+
+
 def test_a_snapshot_of_many_records_is_written_in_several_batches(tmp_path: Path) -> None:
     snapshots = SnapshotStore(str(tmp_path), OsDisk())
     records: list[MetadataRecord] = [ConfigRecord(2, "t", str(number), "v") for number in range(1_234)]
