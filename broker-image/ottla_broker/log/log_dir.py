@@ -347,7 +347,7 @@ class LogDir:
                 except KafkaError as error:
                     logger.error("%s-%d was not closed cleanly: %s", log.topic, log.partition, error.message)
                     return False
-                return True
+                return log.failure is None
 
         clean &= all(await asyncio.gather(*map(close_log, self.logs.values())))
         try:
