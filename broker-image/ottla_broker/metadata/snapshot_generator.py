@@ -46,7 +46,8 @@ async def run_snapshot_generator(log: MetadataLog, intervals: SnapshotIntervals,
         except (KafkaError, OSError) as reason:
             logger.warning("failed to generate a metadata snapshot: %s", reason)
             await asyncio.sleep(RETRY_PAUSE_S)
-        last_snapshot_s = loop.time()
+        else:
+            last_snapshot_s = loop.time()
 
 
 def is_snapshot_due(log: MetadataLog, intervals: SnapshotIntervals, since_s: float) -> bool:
