@@ -87,7 +87,7 @@ class Controller:
 
     async def run(self) -> None:
         """Runs background work until cancelled. First fences the previous controller, which has
-        failed or is partitioned.
+        failed, is partitioned or has resigned.
         """
         callback = self._failure_detector.on_broker_failed = self._failed_brokers.put_nowait
         try:

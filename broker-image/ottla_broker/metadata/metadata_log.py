@@ -43,7 +43,8 @@ class PendingCommit(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False, repr=False)
 class MetadataLog:
-    """`on_commit` is called after each change of the image, before the commit's future is done."""
+    """`on_commit` is called after each change of the image but the load of a snapshot at start-up,
+    before the commit's future is done."""
 
     partition_log: PartitionLog
     image: MetadataImage
