@@ -75,13 +75,15 @@ class Cleaner:
             return {}
 
     async def run(self) -> None:
-        """Cleans logs until it is cancelled. Raises OSError if the checkpoint file cannot be
-        written after a log was deleted or truncated."""
+        """Cleans logs until it is cancelled."""
         while True:
             config = self.config
             cleaned = await self.clean_filthiest_log() if config.enabled else None
             if self._is_file_stale:
-                await self._write_checkpoints()
+                try:
+                    await self._write_checkpoints()
+                except OSError as error:  # a full disk must not end the loop
+                    logger.warning("cannot write %s, retrying: %s", self.path, error)
             if cleaned is None:
                 await asyncio.sleep(config.backoff_ms / 1000)
 
@@ -234,4 +236,8 @@ class Cleaner:
     async def _write_checkpoints(self) -> None:
         known = {partition: at for partition, at in self.checkpoints.items() if partition in self.logs}
         self.checkpoints, self._is_file_stale = known, False
-        await self._run_in_thread(self.storage.disk.replace_file, self.path, encode_offsets(known))
+        try:
+            await self._run_in_thread(self.storage.disk.replace_file, self.path, encode_offsets(known))
+        except OSError:
+            self._is_file_stale = True
+            raise
