@@ -39,7 +39,8 @@ async def adopt_log(log: PartitionLog, now_ms: int) -> None:
 
 
 def fill_gaps(log: LogState) -> None:
-    """Makes each segment end where the next one begins, and syncs it.
+    """Makes each segment end where the next one begins, and syncs it. A gap that one batch cannot
+    span (2³¹ offsets from the segment's base) stays.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR when the disk fails. A corrupt segment takes the log
     offline.

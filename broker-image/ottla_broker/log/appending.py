@@ -27,9 +27,11 @@ def write_batches(
     leader_epoch: int,
     now_ms: int,
 ) -> None:
-    """Writes batches in one piece and updates the state from their headers.
+    """Writes batches in one piece and updates the state from their headers. Raises KafkaError:
+    KAFKA_STORAGE_ERROR.
 
-    `first`: the offset from which a leader numbers them; None: they are numbered already.
+    `first`: the offset of a single batch, which is stamped with it and `leader_epoch`; None: the
+    batches have their offsets and epochs already.
     """
     config = log.config
     segment = log.segments.active

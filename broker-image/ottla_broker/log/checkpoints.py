@@ -38,8 +38,9 @@ def read_offsets(disk: Disk, path: str) -> Offsets:
             offsets[topic, int(partition)] = int(offset)
         except ValueError:
             raise ValueError(f"{path}:{number}: {line!r} is not <topic> <partition> <offset>") from None
-    if str(len(offsets)) != lines[1].strip():
-        raise ValueError(f"{path}:2: {lines[1]} entries announced, {len(offsets)} found")
+    announced = lines[1].strip() if len(lines) > 1 else "no"
+    if str(len(offsets)) != announced:
+        raise ValueError(f"{path}:2: {announced} entries announced, {len(offsets)} found")
     return offsets
 
 

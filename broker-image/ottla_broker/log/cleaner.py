@@ -80,7 +80,10 @@ class Cleaner:
             config = self.config
             cleaned = await self.clean_filthiest_log() if config.enabled else None
             if self._is_file_stale:
-                await self._write_checkpoints()
+                try:
+                    await self._write_checkpoints()
+                except OSError as error:  # a full disk must not end the loop
+                    logger.warning("cannot write %s, retrying: %s", self.path, error)
             if cleaned is None:
                 await asyncio.sleep(config.backoff_ms / 1000)
 
@@ -93,7 +96,8 @@ class Cleaner:
         self._is_file_stale |= self.checkpoints.pop((topic, partition), None) is not None
 
     async def clean_filthiest_log(self) -> CleanerStats | None:
-        """Cleans one log; None when none needs it, or when it failed.
+        """Cleans one log; None when none needs it, or when the cleaning failed or was stopped by a
+        change of the log.
 
         A failure concerns its log alone: the log becomes `uncleanable` or goes offline, or is tried
         again later.
@@ -232,4 +236,8 @@ class Cleaner:
     async def _write_checkpoints(self) -> None:
         known = {partition: at for partition, at in self.checkpoints.items() if partition in self.logs}
         self.checkpoints, self._is_file_stale = known, False
-        await self._run_in_thread(self.storage.disk.replace_file, self.path, encode_offsets(known))
+        try:
+            await self._run_in_thread(self.storage.disk.replace_file, self.path, encode_offsets(known))
+        except OSError:
+            self._is_file_stale = True
+            raise

@@ -1,9 +1,10 @@
-"""One cleaning of one log, in steps that run off the event loop's thread and touch nothing but
-closed files.
+"""One cleaning of one log, in steps that run off the event loop's thread. They read closed segments
+only, and write only the cleaned one.
 
 The steps are generators that yield how many bytes they moved, about a MiB at a time: their caller
 sets the pace and may stop. They open files for themselves. They release the interpreter's lock
-after every batch, so that the event loop's thread does not wait for it.
+after every `_YIELD_AFTER_WORK` bytes of work (`GilYield`), so that the event loop's thread does not
+wait for it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -133,8 +134,8 @@ def summarize_segments(log: LogState) -> list[SegmentSummary]:
 
 
 def plan_job(log: LogState, dirty: DirtyRange, now_ms: int) -> CleaningJob:
-    """The job that cleans this range of the log. Raises OSError or CorruptSegment if a transaction
-    index cannot be read."""
+    """The job that cleans this range of the log. Raises OSError or CorruptSegment if an index or a
+    batch header cannot be read."""
     segments = list(log.segments)
     sources = [
         SourceSegment(segment, summary, following.base)
@@ -187,7 +188,8 @@ def group_sources(job: CleaningJob, end: int) -> list[list[SourceSegment]]:
 
 
 def build_offset_map(files: OpenFiles, job: CleaningJob, offsets: OffsetMap) -> Iterator[int]:
-    """The first pass: fills `offsets` from the dirty part. Raises OSError, CorruptSegment."""
+    """The first pass: fills `offsets` from the dirty part, until it is full. Raises OSError,
+    CorruptSegment."""
     transactions = CleanedTransactions(job.aborted_transactions(files))
     first_dirty = offsets.first_dirty
     gil = GilYield()

@@ -195,8 +195,8 @@ class CompactionFilter:
     stats: CleanerStats = field(default_factory=CleanerStats)
 
     def filter_batch(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """Returns the batch with its remaining records: unchanged, smaller, or None if no record
-        remains. Raises KafkaError when its records do not parse.
+        """Returns the batch as it was, or with fewer records, maybe none; or None if the batch is
+        removed. Raises KafkaError when its records do not parse.
         """
         stats = self.stats
         stats.records_read += header.count

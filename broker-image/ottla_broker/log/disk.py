@@ -1,8 +1,9 @@
 """The interface through which the broker accesses files. `OsDisk` is the operating system's; the
 simulation has its own, which loses unsynced writes.
 
-All calls block; those that wait for the device (`sync`, `sync_directory`, `remove_tree`) are made
-off the event loop's thread by the caller (`Runtime.run_in_thread`). Every path is a plain string
+All calls block. The caller makes those that wait for the device (`sync`, `sync_directory`,
+`replace_file`, `remove_tree`) off the event loop's thread (`Runtime.run_in_thread`), except where
+no other step may come before they are done, as in a truncation. Every path is a plain string
 below one of the broker's `log.dirs`.
 """
 

@@ -78,7 +78,8 @@ async def _sync(log: LogState) -> None:
 
 
 async def checkpoint(log: LogState) -> None:
-    """Moves the recovery point to the log's present end. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Moves the recovery point to the end of the log's last batch, unless a truncation comes
+    meanwhile. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     work = _plan_checkpoint(log)
     await _flush(log, work)
     if work.truncation_count == log.flush.truncation_count:

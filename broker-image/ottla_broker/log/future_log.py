@@ -134,8 +134,8 @@ class FutureLog:
 
 
 def find_duplicates(log_dirs: Sequence[LogDir]) -> list[tuple[LogDir, PartitionLog]]:
-    """Logs whose partition is also in another directory: all but the one with the highest end
-    offset.
+    """Logs whose partition is also in another directory: all but the best one of each partition.
+    A log that works is better than a failed one; among those the highest end offset is best.
     """
     longest: dict[TopicPartition, tuple[LogDir, PartitionLog]] = {}
     shorter = []

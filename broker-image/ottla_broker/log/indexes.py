@@ -161,8 +161,8 @@ class OffsetIndex:
         return self.base + (relative[at - 1] if at else -1)
 
     def batch_boundary(self, position: int, before: int) -> int:
-        """The largest known position of a batch, at most `position`, that has every batch before it
-        end below offset `before`."""
+        """The largest indexed position of a batch that is at most `position`. All batches before it
+        end below offset `before`. 0 when there is none."""
         relative = self._load()
         at = min(bisect_right(self._positions, position), bisect_left(relative, before - self.base))
         return self._positions[at - 1] if at else 0
@@ -295,7 +295,8 @@ class TransactionIndex:
         return self._file.path
 
     def entries(self) -> list[AbortedTransaction]:
-        """Oldest marker first. Raises CorruptSegment when the file holds anything but entries."""
+        """Oldest marker first, up to the first entry that a loss of power left as zeros. Raises
+        CorruptSegment for an entry of another version."""
         if self._entries is None:
             self._entries = []
             data = self._file.read() if self._file.exists() else b""

@@ -32,7 +32,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "LeaderEpochs":
-        """Reads the file. Raises ValueError, with the file and the line, when it is damaged.
+        """Reads the file. Raises ValueError when it is damaged.
 
         There are no entries if the file is empty, as Kafka's is at first, or if it has only the
         beginning of a header for no entries, which a loss of power can leave.
@@ -52,8 +52,9 @@ class LeaderEpochs:
         return self._epochs[at - 1] if at else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start: int) -> None:
-        """Begins an epoch at offset `start`. Entries that contradict it (a newer epoch, or a later
-        start) are dropped."""
+        """Begins an epoch at offset `start`. Entries that contradict it (a newer epoch, a later
+        start, or another epoch with this start) are dropped. An epoch that began earlier keeps its
+        start. Raises ValueError for a negative epoch or offset."""
         if epoch < 0 or start < 0:
             raise ValueError(f"leader epoch {epoch} at offset {start}: neither may be negative")
         while self._epochs and (
@@ -77,7 +78,8 @@ class LeaderEpochs:
         """(epoch, end offset): the largest known epoch ≤ `epoch`, and where the next one starts.
 
         The latest epoch ends at `log_end`. For an epoch older than all known ones, returns that
-        epoch and the start of the first known one; for one newer than all, (−1, −1).
+        epoch and the start of the first known one. Returns (−1, −1) for an epoch newer than all,
+        for a negative one, and if no epoch is known.
         """
         if not self._epochs or epoch < 0 or epoch > self._epochs[-1]:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

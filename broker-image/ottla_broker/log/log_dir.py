@@ -144,7 +144,8 @@ class LogDir:
         damaged have `failure` set.
 
         `config_of`: a topic's name → its log's settings. `gapless`: see `LogCheckpoint`. Raises
-        LogDirError if the directory cannot be read.
+        LogDirError if the directory cannot be read, or the disk is full or file descriptors are
+        exhausted.
         """
         points = self._unloaded[file_names.RECOVERY_POINTS]
         with log_dir_errors(self.path):
@@ -170,7 +171,8 @@ class LogDir:
         return log
 
     def set_cluster_id(self, cluster_id: str) -> None:
-        """Writes the cluster's id to `meta.properties`. Raises LogDirError if it has another id."""
+        """Writes the cluster's id to `meta.properties`. Raises LogDirError if it has another id;
+        OSError."""
         if self.cluster_id is not None and self.cluster_id != cluster_id:
             raise LogDirError(describe_mismatch(self.path, "cluster.id", self.cluster_id, cluster_id))
         if self.cluster_id is None:
@@ -229,12 +231,12 @@ class LogDir:
 
     def delete_log(self, topic: str, partition: int) -> None:
         """Deletes a partition, if there is one: its folder is renamed now and removed in the
-        background."""
+        background. Raises KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be renamed."""
         self._remove_log(topic, partition, file_names.DELETE_FOLDER)
 
     def move_to_stray(self, topic: str, partition: int) -> None:
         """Removes a partition and renames its folder to Kafka's name for stray partitions. Neither
-        Ottla nor Kafka deletes such a folder.
+        Ottla nor Kafka deletes such a folder. Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         self._remove_log(topic, partition, file_names.STRAY_FOLDER)
 
@@ -286,7 +288,8 @@ class LogDir:
 
     async def write_checkpoints(self, *, recovery_points: bool) -> None:
         """Writes the files of high watermarks and log starts, with `recovery_points` also that of
-        recovery points. A file whose content would be the same is not written again."""
+        recovery points. A file whose content would be the same is not written again. Raises
+        KafkaError: KAFKA_STORAGE_ERROR."""
         self._removed.clear()
         for name in _CHECKPOINTS if recovery_points else _CHECKPOINTS[1:]:
             data = self._encode_checkpoint(name)
@@ -344,7 +347,7 @@ class LogDir:
                 except KafkaError as error:
                     logger.error("%s-%d was not closed cleanly: %s", log.topic, log.partition, error.message)
                     return False
-                return True
+                return log.failure is None
 
         clean &= all(await asyncio.gather(*map(close_log, self.logs.values())))
         try:

@@ -76,7 +76,8 @@ class LogState:
     fills it.
 
     `start`: log start offset; `end`: log end offset, which the next record gets. `failure`: why the
-    partition is offline; None while it works. `files_to_delete`: (wall time in ms from which on to
+    partition is offline (KAFKA_STORAGE_ERROR) or that it was deleted (UNKNOWN_TOPIC_OR_PARTITION);
+    None while it works. Operations raise it. `files_to_delete`: (wall time in ms from which on to
     remove it, path) of each file that was renamed to `.deleted`. `is_checkpoint_stale`: an offset
     changed since the directory's checkpoint files were written. `is_moving`: the log is being
     copied to another log directory, and compaction waits.
@@ -124,8 +125,8 @@ class LogState:
         self.validates_schema_ids = config.validates_values or config.validates_keys
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Sets the high watermark, which a truncation may have lowered, within the log's start and
-        end."""
+        """Sets the high watermark to `offset`, or to the log's start or end if `offset` is outside
+        of them."""
         self.high_watermark = min(max(offset, self.start), self.end)
         self.producers.remove_replicated_transactions(self.high_watermark)
         self.is_checkpoint_stale = True
@@ -150,7 +151,8 @@ class LogState:
         """The KAFKA_STORAGE_ERROR to raise for an error of the disk, or for corrupt bytes near
         `offset`.
 
-        It takes the partition offline, unless the disk is full: that passes.
+        It takes the partition offline, unless the disk is full or file descriptors are exhausted,
+        which is temporary.
         """
         if isinstance(error, CorruptSegment):
             message, is_transient = f"{error}, near offset {offset}", False

@@ -59,7 +59,8 @@ class LogDirMaintenance:
         self._disk = directory.storage.disk
 
     async def run(self) -> None:
-        """Runs until cancelled. What fails for one log is logged, and done again the next time."""
+        """Runs until cancelled. What fails with a KafkaError is logged, and done again the next
+        time. Raises OSError if a file cannot be removed."""
         each = self.intervals
         jobs: tuple[tuple[int, Callable[[], Awaitable[None]]], ...] = (
             (0, self.checkpoint_rolled_logs),
@@ -142,8 +143,8 @@ class LogDirMaintenance:
             await asyncio.sleep(0)  # deleting segments takes long
 
     async def remove_deleted_files(self) -> None:
-        """Removes the files and folders that retention, compaction and deletion have renamed, when
-        their delay is over."""
+        """Removes the files that retention and compaction have renamed, when their delay is over,
+        and the folders of deleted partitions at once. Raises OSError."""
         now_ms = self._runtime.now_ms()
         # A copy: topics come and go while files are removed.
         for log in list(self.directory.logs.values()):

@@ -24,7 +24,8 @@ class OpenFiles:
     """Files by path, opened at first use for reading and writing. Above `limit` the least recently
     used is closed.
 
-    It belongs to the event loop's thread. Calls in other threads (fsync) open the file for
+    Two threads must not use it at the same time. That of a log directory belongs to the event
+    loop's thread; a cleaning has one of its own. Calls in other threads (fsync) open the file for
     themselves: any descriptor of a file syncs all of it.
     """
 

@@ -1,8 +1,9 @@
 """One partition's log: Kafka's UnifiedLog. A leader or a follower appends to it; consumers,
 followers and the broker itself read from it.
 
-It belongs to the event loop's thread and never waits for a device there, except for the write into
-the page cache; fsync runs in another thread (`log.flush`). `log.recovery` opens it. Appending and
+It belongs to the event loop's thread. An append waits there for the write into the page cache, and
+where a new segment begins maybe for a sync of the folder. A truncation waits for the device. All
+other fsyncs run in another thread (`log.flush`). `log.recovery` opens it. Appending and
 reading the tail, the hot paths, are here. The other operations are functions over `LogState`, in
 modules named for them.
 """
@@ -83,10 +84,11 @@ class PartitionLog(LogState):
         bytes are copied.
 
         `now_ms`: wall time, for LogAppendTime, for the limits of timestamps and for rolling. Raises
-        InvalidRecords or KafkaError, with nothing written: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
-        RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
+        InvalidRecords or KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE,
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
-        TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
+        TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR. The batch with the error is not
+        written; those of a coordinator before it are.
         """
         if self.failure is not None:
             raise self.failure
@@ -153,7 +155,7 @@ class PartitionLog(LogState):
 
     def append_as_follower(self, records: Buffer, *, leader_epoch: int) -> LogAppendInfo:
         """Writes what a leader sent, offsets and epochs as they are; a last batch that was cut off
-        is left out.
+        is left out. Without a batch to append, the offsets of the result are −1.
 
         `leader_epoch`: epoch of the leader that responded; a batch of a newer one is not appended.
         Raises KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (offsets below the end of this log),
@@ -253,7 +255,8 @@ class PartitionLog(LogState):
             active.seal()
 
     def close(self) -> None:
-        """Saves the indexes and closes the files. Call `checkpoint` first for a clean stop."""
+        """Saves the indexes and closes the files. Call `checkpoint` first for a clean stop. Raises
+        KafkaError: KAFKA_STORAGE_ERROR."""
         self.tail.clear()
         try:
             if self.failure is None:

@@ -9,7 +9,7 @@ as out of sequence, `restore_recent_batches` finds the others in the log.
 import logging
 from typing import Final
 
-from ottla_broker.log.indexes import AbortedTransaction
+from ottla_broker.log.indexes import AbortedTransaction, CorruptSegment
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_snapshots import CorruptProducerSnapshot, ProducerSnapshots, decode_producer_snapshot
 from ottla_broker.log.producer_state import (
@@ -21,6 +21,7 @@ from ottla_broker.log.producer_state import (
 )
 from ottla_broker.log.transaction_markers import read_end_marker
 from ottla_broker.wire.batch import BatchHeader, Buffer
+from ottla_broker.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,10 @@ def rebuild_producer_states(log: LogState, end: int) -> ProducerStates:
                 return producers
             if header.producer_id >= 0:
                 data = segment.file.read(header.size, position) if header.is_control else b""
-                replay_batch(producers, header, data, now_ms)
+                try:
+                    replay_batch(producers, header, data, now_ms)
+                except KafkaError as error:
+                    raise CorruptSegment(segment.path, position, str(error)) from error
     return producers
 
 
@@ -66,6 +70,7 @@ def replay_batch(
     """Applies a batch that is in the log. `data`: the whole batch, needed of control batches only.
 
     Returns the entry for the transaction index when the batch aborts a transaction, else None.
+    Raises KafkaError: CORRUPT_MESSAGE for a control batch that does not parse.
     """
     if not header.is_control:
         producers.apply_batch(

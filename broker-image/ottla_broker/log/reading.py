@@ -1,8 +1,9 @@
 """Reading a log from its files: batches by offset, where the tail in memory does not reach, records
 by time (KIP-79, KIP-734), and aborted transactions.
 
-Bytes that cannot be read take the partition offline; every function raises KafkaError
-KAFKA_STORAGE_ERROR then.
+Files that cannot be read and batch headers that are corrupt take the partition offline; every
+function raises KafkaError KAFKA_STORAGE_ERROR then. Records that do not decompress or parse raise
+the KafkaError of `decode_batch` and leave it online.
 """
 
 import logging

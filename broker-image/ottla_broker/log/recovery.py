@@ -41,7 +41,8 @@ class LogCheckpoint(msgspec.Struct, frozen=True):
     """A partition's state by the directory's checkpoint files. `clean`: the last stop was clean.
 
     `gapless`: segments follow each other without a gap, as those that this broker writes do
-    (`log.rolling`, `log.compaction`): a gap is a loss. Apache Kafka's compaction leaves gaps.
+    (`log.rolling`, `log.compaction`): a gap is a loss, and after a crash the log ends before it.
+    Apache Kafka's compaction leaves gaps.
     """
 
     clean: bool = False

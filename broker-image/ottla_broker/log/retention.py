@@ -17,8 +17,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 def delete_records_before(log: LogState, offset: int) -> int:
-    """Advances the log start offset to `offset` and returns it. Raises KafkaError:
-    OFFSET_OUT_OF_RANGE above the high watermark."""
+    """Advances the log start offset to `offset`, if it is lower, and returns it. Raises KafkaError:
+    OFFSET_OUT_OF_RANGE above the high watermark or below 0."""
     if offset > log.high_watermark or offset < 0:
         raise KafkaError(
             ErrorCode.offset_out_of_range, f"cannot delete up to {offset}: the high watermark is {log.high_watermark}"
@@ -50,7 +50,7 @@ def apply_retention(log: LogState, now_ms: int) -> int:
 
 def retention_offset(log: LogState, config: LogConfig, now_ms: int) -> int:
     """The offset below which these settings' time and size would delete everything; at most the
-    high watermark. Raises OSError."""
+    high watermark. Raises OSError, CorruptSegment."""
     count = len(_expired(log, config, now_ms))
     if count == len(log.segments):
         return log.end

@@ -15,10 +15,12 @@ def roll(log: LogState) -> None:
 
 
 def roll_at(log: LogState, base: int, now_ms: int) -> Segment:
-    """Starts a segment at offset `base`. On OSError the old segment stays active.
+    """Starts a segment at offset `base`. Raises OSError and CorruptSegment; then the old segment
+    stays active.
 
-    Segments follow each other without a gap: a hole at the log end belongs to the new one. So a gap
-    after a power failure shows that records are missing.
+    Segments follow each other without a gap: a hole at the log end belongs to the new one, unless
+    it is too wide for the relative offsets of an index (31 bits). So a gap after a power failure
+    shows that records are missing.
     """
     old = log.segments.active
     if log.flush.has_names_at_risk:

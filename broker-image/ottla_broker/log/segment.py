@@ -182,8 +182,8 @@ class Segment:
         self._max_timestamp_and_offset = TimestampOffset(-1, self.base)
 
     def rebuild_indexes(self, interval: int) -> None:
-        """Rebuilds the offset and time indexes from the batch headers. Raises CorruptSegment if the
-        batches are wrong, too."""
+        """Rebuilds the offset and time indexes from the batch headers. Raises CorruptSegment if
+        these are corrupt; the indexes are unchanged then."""
         size = self.size
         headers = list(self.iter_headers())
         self._clear_offset_indexes()

@@ -3,8 +3,9 @@ loses nothing.
 
 1. Its files are written and synced under `.cleaned` names. After a crash they are removed: the old
    segments are whole.
-2. They are renamed to `.swap`, the log last. After a crash an index alone is removed and rebuilt.
-   Once the log is `.swap`, `finish_swaps` does the rest.
+2. They are renamed to `.swap`, the log last. After a crash before that last renaming all of them
+   are removed, because the log is still `.cleaned`. Once it is `.swap`, `finish_swaps` does the
+   rest.
 3. The old files are renamed to `.deleted`, oldest first, so that a deleted value never comes back
    without its tombstone.
 4. `.swap` is cut off the names.
@@ -51,7 +52,7 @@ def sync_segment(disk: Disk, segment: Segment) -> None:
 
 
 def swap_in(log: LogState, old: Sequence[Segment], cleaned: Segment, now_ms: int) -> None:
-    """Replaces `old`, neighbours and all closed, by the synced segment under `.cleaned` names.
+    """Replaces `old`, which are closed neighbours, by the synced segment under `.cleaned` names.
 
     Runs on the event loop's thread; the caller syncs the folder. Raises KafkaError:
     KAFKA_STORAGE_ERROR, with the log offline, when a rename fails.
@@ -84,7 +85,7 @@ def finish_swaps(storage: Storage, directory: str) -> list[str]:
 
     Removes what is `.deleted`, and what is `.cleaned`, which a cleaning or a split was still
     writing. Finishes each `.swap`; but one at or above the smallest `.cleaned` belongs to an
-    unfinished split and is removed. Removes indexes without a `.log`. Raises OSError;
+    unfinished cleaning or split and is removed. Removes indexes without a `.log`. Raises OSError;
     CorruptSegment of a `.swap`.
     """
     disk = storage.disk

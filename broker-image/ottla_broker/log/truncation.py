@@ -7,7 +7,8 @@ from ottla_broker.log.segment import Segment
 
 
 def truncate_to(log: LogState, offset: int) -> None:
-    """Cuts off everything at and above `offset`, and the batch that holds it. Raises KafkaError:
+    """Cuts off everything at and above `offset`, and the batch that holds it. If the first segment
+    begins above `offset`, the log is emptied and starts at `offset`. Raises KafkaError:
     KAFKA_STORAGE_ERROR."""
     if offset >= log.end:
         return

@@ -203,7 +203,8 @@ class BrokerLifecycle:
 
     async def controlled_shutdown(self) -> None:
         """Requests a controlled shutdown while requests are still served. Returns when other
-        brokers lead this broker's partitions, or after `CONTROLLED_SHUTDOWN_TIMEOUT_S`.
+        brokers lead this broker's partitions, when no other broker is unfenced, or after
+        `CONTROLLED_SHUTDOWN_TIMEOUT_S`. Does nothing without controlled.shutdown.enable.
         """
         if not self._config(CONTROLLED_SHUTDOWN_ENABLE) or self.broker_epoch == NO_BROKER_EPOCH:
             return

@@ -56,8 +56,8 @@ def validate_registration(image: MetadataImage, registration: RegisterBrokerReco
 def plan_broker_registration(
     image: MetadataImage, registration: RegisterBrokerRecord, previous_epoch: int, rules_of: TopicRulesLookup
 ) -> list[MetadataRecord]:
-    """Registers the broker as fenced: other brokers lead its partitions until its first heartbeat.
-    A replica leaves the ISR and the eligible leader replicas if it may have lost records.
+    """Registers the broker as fenced: it leads none of its partitions until it is unfenced. A
+    replica leaves the ISR and the eligible leader replicas if it may have lost records.
 
     `previous_epoch`: the broker epoch of the previous incarnation if that lost no records, else −1.
     Returns no records for a request that was sent twice.

@@ -60,7 +60,7 @@ T = TypeVar("T")
 class Controller:
     """Methods raise KafkaError with the error code for the client, NOT_CONTROLLER when another
     broker was elected meanwhile. With `validate_only` nothing is committed. `failure_detector`:
-    None for one that watches no brokers.
+    with None, failed brokers are fenced only when their sessions expire.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Controller:
 
     async def run(self) -> None:
         """Runs background work until cancelled. First fences the previous controller, which has
-        failed or is partitioned.
+        failed, is partitioned or has resigned.
         """
         callback = self._failure_detector.on_broker_failed = self._failed_brokers.put_nowait
         try:

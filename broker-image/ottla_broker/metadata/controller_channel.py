@@ -98,7 +98,7 @@ class ControllerChannel:
         if response is None:
             return None
         if response.error_code is not ErrorCode.none or response.response_data is None:
-            raise KafkaError(response.error_code, "the controller refused a request that this broker passed on")
+            raise KafkaError(response.error_code, "the controller refused a request that this broker forwarded")
         return len(response.response_data).to_bytes(4) + response.response_data
 
     def close(self) -> None:
@@ -156,7 +156,8 @@ class ControllerChannel:
             request.cancel()
 
     async def _send_over_channel(self, address: tuple[str, int], send: Callable[[Channel], Awaitable[Any]]) -> Any:
-        """Sends a request over an idle connection or a new one, and keeps it for later requests."""
+        """Sends a request over an idle connection or a new one. The connection is kept for later
+        requests, unless MAX_IDLE_CHANNELS are."""
         channel = self._take_idle_channel(address)
         if channel is None:
             channel = await self._channels.open_channel(*address, self._client_id, software=FORWARDING_SOFTWARE_NAME)

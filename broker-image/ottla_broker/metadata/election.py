@@ -212,7 +212,7 @@ def elect_unclean_leader(
 ) -> PartitionRecord | None:
     """An administrator's unclean election for a partition without a leader: of a trusted replica,
     else of a last known one, else of one that was not emptied, else of any. None if every replica
-    is fenced or shutting down."""
+    is fenced, shutting down or without its directory."""
     elected = elect_leader(old, old.isr, trusted_replicas(old), candidates, replace(rules, allow_unclean=True))
     return None if elected.leader == NO_LEADER else with_next_epochs(old, elected)
 

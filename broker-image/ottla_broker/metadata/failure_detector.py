@@ -112,7 +112,8 @@ class FailureDetector:
             await asyncio.wait(answers, timeout=within_s)
 
     async def wait_until_resolved(self, within_s: float) -> None:
-        """Returns when every suspected broker is fenced or has answered, or the time is over."""
+        """Returns when every suspected broker is fenced or has answered, or the time is over.
+        Called while there are suspects: without one it waits until the time is over."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = None
         try:

@@ -74,8 +74,8 @@ class FeatureUpdate(NamedTuple):
 
 
 def plan_feature_updates(levels: Mapping[str, int], updates: Sequence[FeatureUpdate]) -> list[FeatureLevelRecord]:
-    """The records of levels that change. `levels`: those recorded so far. INVALID_UPDATE_VERSION
-    names the feature, the level and the allowed levels."""
+    """The records of levels that change. `levels`: those recorded so far. Raises
+    INVALID_UPDATE_VERSION for the first update that is not allowed."""
     return [
         FeatureLevelRecord(update.feature, update.level)
         for update in updates

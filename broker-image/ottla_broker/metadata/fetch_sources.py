@@ -40,8 +40,9 @@ def _is_serving(broker: BrokerRegistration) -> bool:
 
 
 def assign_voter(me: ReplicaKey, image: MetadataImage, voters: VoterSet, leader: int, listener: str) -> Voter | None:
-    """The voter from which observer `me` copies; None for the leader. A broker that starts or stops
-    copies from the leader, but keeps its place, so that a restart changes nothing for the others.
+    """The voter from which observer `me` copies; None if it copies from the leader. A broker that
+    starts or stops copies from the leader, but keeps its place, so that a restart changes nothing
+    for the others.
     """
     brokers = {broker.key: broker for broker in brokers_as_voters(image, listener)}
     if me not in brokers or not _is_serving(image.brokers[me.broker]):
@@ -63,9 +64,9 @@ def _live_voters(brokers: Mapping[int, BrokerRegistration], voters: VoterSet, le
 
 
 class FetchSources:
-    """Chooses the source of one broker, `me`, and excludes voters that failed for a while. `now`:
-    the event loop's clock. Only the leader is chosen until `is_caught_up` is set, when the broker
-    has been as current as its leader for the first time."""
+    """Chooses the source of one broker, `me`. A voter that failed is excluded for VOTER_RETRY_S.
+    `now`: the event loop's clock. Only the leader is chosen until `is_caught_up` is set, when the
+    broker has been as current as its leader for the first time."""
 
     def __init__(self, me: ReplicaKey, log: MetadataLog, listener: str, now: Callable[[], float]) -> None:
         self.is_caught_up = False
@@ -77,7 +78,8 @@ class FetchSources:
         self._leader_only_until_s = now()
 
     def choose(self, leader: int, epoch: int) -> Voter | None:
-        """The voter to copy from, with the address of its registration; None for the leader."""
+        """The voter to copy from, with the address of its registration; None if the leader is the
+        source."""
         if not self.may_copy:
             return None
         voter = assign_voter(self._me, self._log.image, self._log.voters.latest, leader, self._listener)

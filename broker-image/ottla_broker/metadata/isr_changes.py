@@ -3,7 +3,8 @@ state. Pure.
 
 Invariant: a replica joins an ISR only at its leader's request, and only if its broker is unfenced,
 not shutting down and registered with the broker epoch in the request. So a broker with a wiped
-disk, which registers again, is not taken for its former incarnation. A request must name the
+disk, which registers again, is not taken for its former incarnation. (The epoch −1, which Ottla's
+leaders do not send for a replica that joins, is not compared, as in Kafka.) A request must name the
 current leader epoch and partition epoch; otherwise the leader or this broker has stale metadata.
 """
 

@@ -32,7 +32,8 @@ class LeaderFinder:
 
     async def ask(self, cluster_id: str | None) -> KafkaError | None:
         """Asks the other brokers in turn. Returns INCONSISTENT_CLUSTER_ID if each of them belongs
-        to another cluster than `cluster_id`, else None.
+        to another cluster than `cluster_id`, else None. Raises what `check_not_recovered` and
+        `_observe` raise.
 
         `cluster_id` None: this broker's disk belongs to no cluster yet. It joins any that has a
         leader.

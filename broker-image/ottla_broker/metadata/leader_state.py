@@ -95,8 +95,9 @@ class LeaderState:
     # --- records
 
     async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
-        """Raises NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the append fails, which with other voters
-        ends the epoch: this broker could not commit later records either."""
+        """Appends the records as one batch, and returns what they change in the image when they are
+        committed. Raises NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the append fails, which with
+        other voters ends the epoch: this broker could not commit later records either."""
         if self.is_over or not self.is_established:
             raise KafkaError(ErrorCode.not_controller, "this broker does not lead the metadata log")
         try:

@@ -35,9 +35,11 @@ class LeaderSuccession:
     _timeouts: ElectionTimeouts
 
     async def hand_over(self, leader: LeaderState) -> None:
-        """Makes another voter the leader. Returns when one leads, or after SUCCESSION_TIMEOUT_S.
-        With one or two voters, another broker first becomes the only voter: those that remain would
-        have no majority.
+        """Makes another voter the leader. Returns when no majority fetches from this broker any
+        more, because another leads, or SUCCESSION_TIMEOUT_S after the voters were told to elect.
+        With one or two voters, another broker first becomes the only voter, which may take
+        VOTER_CHANGE_TIMEOUT_S: those that remain would have no majority. Returns at once if there
+        is no other voter.
         """
         if len(leader.voters) <= 2:
             brokers = brokers_as_voters(self._image, self._listener)

@@ -68,8 +68,10 @@ class MetadataLogFetcher:
         """Sends one fetch to a broker in `epoch` and applies the response to the log. The receiver
         may wait `max_wait_ms` for records, and take `timeout_s` in addition.
 
-        Raises FetchRefused with the response's error; KafkaError with the log's
-        (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, CommittedLogDiverged); ConnectionError, TimeoutError.
+        Raises FetchRefused with the response's error, or FENCED_LEADER_EPOCH when `epoch` is no
+        longer current; KafkaError with the log's or the snapshot's (KAFKA_STORAGE_ERROR,
+        CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, UNSUPPORTED_VERSION, CommittedLogDiverged,
+        SNAPSHOT_NOT_FOUND); ConnectionError, TimeoutError.
         """
         from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
 

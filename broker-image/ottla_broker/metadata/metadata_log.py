@@ -43,7 +43,8 @@ class PendingCommit(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False, repr=False)
 class MetadataLog:
-    """`on_commit` is called after each change of the image, before the commit's future is done."""
+    """`on_commit` is called after each change of the image but the load of a snapshot at start-up,
+    before the commit's future is done."""
 
     partition_log: PartitionLog
     image: MetadataImage
@@ -151,7 +152,7 @@ class MetadataLog:
 
     def truncate_to(self, offset: int) -> None:
         """Truncates records that the leader does not have. Raises CommittedLogDiverged when they
-        were committed.
+        were committed; KAFKA_STORAGE_ERROR.
         """
         if offset < self.high_watermark:
             raise CommittedLogDiverged(
@@ -176,7 +177,7 @@ class MetadataLog:
 
     def apply_committed(self) -> None:
         """Advances the image to the high watermark. Raises UNSUPPORTED_VERSION for records of a
-        newer version.
+        newer version; CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         while self.image.end_offset < self.high_watermark:
             own = self._pending[0] if self._pending else None

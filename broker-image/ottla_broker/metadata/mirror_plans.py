@@ -91,8 +91,8 @@ def mirrored_partition(image: MetadataImage, topic_id: UUID, partition: int) -> 
 
 
 def is_topic_joined(image: MetadataImage, topic: TopicImage) -> bool:
-    """True if the offset up to which its log is identical to the source's is known for every
-    partition, and for a topic that is not mirrored.
+    """True if every partition has joined its source: the offset up to which both logs are identical
+    is known. True also for a topic that is not mirrored.
     """
     mirrored = image.mirrored_topics.get(topic.id)
     return mirrored is None or not any(
@@ -172,7 +172,7 @@ def plan_mirrored_topic(planner: TopicPlanner, new: NewMirroredTopic, topic_id: 
 
 def plan_recreation(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID, old_id: UUID) -> list[MetadataRecord]:
     """Replaces the mirrored topic `old_id` by a new one of the same name. Raises UNKNOWN_TOPIC_ID
-    when it was deleted or has failed over."""
+    when it was deleted or has failed over; the errors of `TopicPlanner.plan_creation`."""
     name = image.topic_names.get(old_id)
     if name != new.name or image.active_mirror(old_id) is None:
         raise KafkaError(ErrorCode.unknown_topic_id, f"{new.name!r} is not the mirrored topic to recreate")
@@ -185,7 +185,8 @@ def plan_recreation(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID,
 
 def plan_report(image: MetadataImage, report: MirrorReport) -> list[MetadataRecord]:
     """Plans the records of a leader's report. Raises the errors of `check_leader`;
-    INVALID_TOPIC_EXCEPTION when the topic is not mirrored.
+    INVALID_TOPIC_EXCEPTION when the topic is not mirrored; INVALID_REQUEST when it reports an end
+    and the topic has not failed over; for a partition that joins, the errors of `_plan_join`.
     """
     state = check_leader(image, report)
     topic = image.mirrored_topics.get(report.topic_id)
@@ -195,7 +196,7 @@ def plan_report(image: MetadataImage, report: MirrorReport) -> list[MetadataReco
     if report.joined != NO_OFFSET:
         return _plan_join(image, state, topic, before, report)
     if report.end != NO_OFFSET and not topic.failed_over:
-        raise KafkaError(ErrorCode.invalid_request, "the topic does not fail over")
+        raise KafkaError(ErrorCode.invalid_request, "the topic has not failed over")
     after = replace(
         before,
         epochs=before.epochs if report.epochs is None else report.epochs,
@@ -261,7 +262,7 @@ def plan_origins(
 def plan_failback(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -> list[MetadataRecord]:
     """A topic that has failed over is mirrored again. Raises UNKNOWN_TOPIC_ID when it has not
     failed over; INVALID_REQUEST when `failback_obstacle` is not empty; POLICY_VIOLATION without
-    `on.divergence=Truncate` if it has records of its own.
+    `on.divergence=Truncate`, because it may have records of its own.
     """
     topic, mirrored = image.topic_by_id(topic_id), image.mirrored_topics.get(topic_id)
     if topic is None or mirrored is None or not mirrored.failed_over:

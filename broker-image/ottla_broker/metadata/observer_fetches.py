@@ -57,12 +57,13 @@ class ObserverFetches:
         return is_heard and self._me in voters and sender not in voters
 
     def notify_commits(self) -> None:
-        """Called when this broker has fetched from the leader."""
+        """Called when this broker has fetched. Wakes waiting fetches if the high watermark has
+        risen."""
         if self._log.high_watermark > self._notified_offset:
             self._notified_offset = self._log.high_watermark
             self.notify()
 
     def notify(self) -> None:
-        """Called when this broker no longer follows the leader."""
+        """Wakes waiting fetches. Called also when this broker no longer follows the leader."""
         self._changed.set()
         self._changed = asyncio.Event()

@@ -124,7 +124,7 @@ def assign_replicas(
 
     `start`, `shift`: a running or random number, so that topics of one partition are not all on the
     first broker. `replica_counts`: existing replicas by broker. `cells`: number of the cell of each
-    broker. Raises ValueError when there are fewer brokers than replicas.
+    broker. Raises ValueError when the replication factor is below 1 or above the number of brokers.
     """
     if replication_factor < 1 or replication_factor > len(brokers):
         raise ValueError(

@@ -3,7 +3,8 @@ cache until the machine restarts.
 
 A file stores the machine's boot id and the broker epoch of the last incarnation. With the same boot
 id a killed process has lost no records. With another one it may have lost unsynced records, and
-other replicas are preferred (rule 5). A file that cannot be written or read counts as lost records.
+other replicas are preferred (rule 5). A file that cannot be read counts as lost records, and so
+does one that could not be written at the last registration, because it has an older epoch.
 """
 
 import logging

@@ -59,7 +59,7 @@ class QuorumPeers:
 
     async def request_vote(self, voter: Voter, request: VoteRequest) -> tuple[bool, LeaderAndEpoch | None]:
         """Returns (vote is granted, leader that the voter knows). The vote is not granted if the
-        voter cannot be reached.
+        voter cannot be reached. Raises what `check_not_recovered` raises.
         """
         from ottla_broker.metadata import quorum_messages  # takes 20 ms, and a broker without peers needs none of it
 

@@ -46,7 +46,8 @@ def encode_election_state(state: ElectionState) -> bytes:
 
 class QuorumStateFile:
     """`stored`: the state in the file. `register_voters`: the voters of a file of Ottla 0.1, which
-    is taken over when this broker was the only one."""
+    is taken over when this broker was the only one. Raises KAFKA_STORAGE_ERROR when the file cannot
+    be read or taken over."""
 
     def __init__(self, folder: str, disk: Disk, runtime: Runtime, me: ReplicaKey) -> None:
         self._path = f"{folder}/{FILE_NAME}"

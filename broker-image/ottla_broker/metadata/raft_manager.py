@@ -131,7 +131,7 @@ def open_metadata_log(home: LogDir, config: Config) -> PartitionLog:
     """Opens the metadata log in the first log directory, or creates it. Only snapshots remove its
     segments, whatever the cluster's defaults for retention are.
 
-    Raises KafkaError when it cannot be read. The broker cannot start then.
+    Raises KafkaError and LogDirError when it cannot be read. The broker cannot start then.
     """
     log_config = LogConfig(
         segment_bytes=config(METADATA_LOG_SEGMENT_BYTES),

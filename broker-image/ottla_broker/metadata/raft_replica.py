@@ -19,9 +19,9 @@ RaftRule = Callable[[RaftState, Replica], RaftState]
 
 
 class RaftReplica:
-    """`state`: the stored state. `on_promise` is called when a newer epoch is promised, before that
-    is stored: from then on this broker acknowledges nothing in an older one. `expires_s`: event
-    loop time at which the timer of the role expires; None: never.
+    """`state`: the state, of which the part `stored` is on disk. `on_promise` is called when a
+    newer epoch is promised, before that is stored: from then on this broker acknowledges nothing in
+    an older one. `expires_s`: event loop time at which the timer of the role expires; None: never.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class RaftReplica:
         return self.expires_s is not None and self.expires_s <= self._loop.time()
 
     def hear_leader(self) -> None:
-        """Called when the leader has answered a fetch."""
+        """Called when the leader, or a voter that hears it, has answered a fetch."""
         state = raft_rules.hear_leader(self.state)
         if state == self.state:
             self._arm_timer()
@@ -116,9 +116,10 @@ class RaftReplica:
             self._set_state(state)
 
     def expire_soon(self) -> None:
-        """Called when the leader's port has refused a connection. An election begins soon, at
-        different times in different voters. The pauses after failed elections stay. Without effect
-        in a role that never expires: this broker has left the leader's epoch already.
+        """Called when the leader's port has refused a connection, or the process there does not
+        lead or belongs to another cluster. An election begins soon, at different times in different
+        voters. The pauses after failed elections stay. Without effect in a role that never expires:
+        this broker has left the leader's epoch already.
         """
         if self.expires_s is not None and self.state.failed_elections == 0:
             delay_s = self._runtime.random.uniform(0.0, MAX_ELECTION_DELAY_S)

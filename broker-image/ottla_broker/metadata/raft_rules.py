@@ -63,7 +63,8 @@ class ElectionState(NamedTuple):
 
 class RaftState(msgspec.Struct, frozen=True):
     """`granted`, `refused`: answers in the election of PROSPECTIVE or CANDIDATE. `hears_leader`: a
-    FOLLOWER has fetched from its leader, and the fetch timeout has not expired since.
+    FOLLOWER has fetched from its leader, or from a voter that hears it, and the fetch timeout has
+    not expired since.
     `failed_elections`: since a leader was last heard."""
 
     role: Role = Role.UNATTACHED
@@ -232,7 +233,8 @@ def observe_epoch(state: RaftState, epoch: int, leader: int, me: Replica) -> Raf
 
 
 def hear_leader(state: RaftState) -> RaftState:
-    """The state after a response to a fetch from this epoch's leader."""
+    """The state after a response to a fetch from this epoch's leader, or from a voter that hears
+    it."""
     return replace(state, hears_leader=True, failed_elections=0) if state.role is Role.FOLLOWER else state
 
 

@@ -48,8 +48,8 @@ def begin_reassignment(
     rules: TopicElectionRules,
 ) -> PartitionRecord | None:
     """Begins a reassignment to `targets`, and completes it if every target is in sync already. None
-    if this reassignment is ongoing; another one is replaced, and the replicas that only that one
-    added are removed at once.
+    if nothing changes, because this reassignment is ongoing or `targets` are the replicas. Another
+    one is replaced, and the replicas that only that one added are removed at once.
 
     `directories`: log directories of new replicas. Raises INVALID_REPLICA_ASSIGNMENT when no member
     of the ISR would remain.

@@ -2,7 +2,8 @@
 
 The value of each record of `__cluster_metadata` is one of these types as JSON (`{"type": "topic",
 …}`), readable with any consumer. Names follow Kafka's own metadata records (KIP-631). A reader
-raises UNSUPPORTED_VERSION for an unknown type or field: it is older than the broker that wrote it.
+raises UNSUPPORTED_VERSION for an unknown type: it is older than the broker that wrote it. It
+ignores an unknown field of a known type.
 """
 
 from typing import Final
@@ -81,7 +82,8 @@ class RemoveTopicRecord(msgspec.Struct, frozen=True, tag="remove-topic"):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):
-    """The state of one partition. `directories` has an element for each of `replicas`. `eligible`:
+    """The state of one partition. `directories` has an element for each of `replicas`, or is
+    empty if one of them is unknown. `eligible`:
     eligible leader replicas; `last_known`: replicas that were in the ISR or eligible until an
     unclean shutdown (both KIP-966); `emptied`: replicas that have lost their directory and have not
     been in the ISR since."""

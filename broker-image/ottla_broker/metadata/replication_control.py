@@ -75,8 +75,8 @@ class ReplicationControl:
     async def elect_preferred_leaders(
         self, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, Outcome]:
-        """Elects the preferred leaders of these partitions. None: of every partition that another
-        replica leads, or none. The outcomes have UNKNOWN_TOPIC_OR_PARTITION,
+        """Elects the preferred leaders of these partitions. `partitions` None: of every partition
+        that its preferred leader does not lead. The outcomes have UNKNOWN_TOPIC_OR_PARTITION,
         PREFERRED_LEADER_NOT_AVAILABLE or ELECTION_NOT_NEEDED."""
 
         def elect(state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
@@ -85,7 +85,11 @@ class ReplicationControl:
             if new is None and state.leader == preferred:
                 raise KafkaError(ErrorCode.election_not_needed, f"broker {preferred} is already the leader")
             if new is None:
-                reason = "not in sync" if preferred not in state.isr else "fenced or shutting down"
+                reason = (
+                    "not in sync"
+                    if preferred not in state.isr
+                    else "fenced, shutting down or without its log directory"
+                )
                 raise KafkaError(
                     ErrorCode.preferred_leader_not_available, f"the preferred leader, broker {preferred}, is {reason}"
                 )
@@ -94,16 +98,19 @@ class ReplicationControl:
         return await self._elect(partitions, elect)
 
     async def elect_unclean_leaders(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Outcome]:
-        """Elects leaders for those of these partitions that have none, uncleanly if need be. None:
-        for every partition without a leader. The outcomes have UNKNOWN_TOPIC_OR_PARTITION,
-        ELIGIBLE_LEADERS_NOT_AVAILABLE or ELECTION_NOT_NEEDED."""
+        """Elects leaders for those of these partitions that have none, uncleanly if need be.
+        `partitions` None: for every partition without a leader. The outcomes have
+        UNKNOWN_TOPIC_OR_PARTITION, ELIGIBLE_LEADERS_NOT_AVAILABLE or ELECTION_NOT_NEEDED."""
 
         def elect(state: PartitionRecord, candidates: ElectionCandidates, rules: TopicElectionRules) -> PartitionRecord:
             if state.leader != NO_LEADER:
                 raise KafkaError(ErrorCode.election_not_needed, f"broker {state.leader} is the leader")
             new = election.elect_unclean_leader(state, candidates, rules)
             if new is None:
-                raise KafkaError(ErrorCode.eligible_leaders_not_available, "every replica is fenced or shutting down")
+                raise KafkaError(
+                    ErrorCode.eligible_leaders_not_available,
+                    "every replica is fenced, shutting down or without its log directory",
+                )
             return new
 
         return await self._elect(partitions, elect)

@@ -46,7 +46,8 @@ async def run_snapshot_generator(log: MetadataLog, intervals: SnapshotIntervals,
         except (KafkaError, OSError) as reason:
             logger.warning("failed to generate a metadata snapshot: %s", reason)
             await asyncio.sleep(RETRY_PAUSE_S)
-        last_snapshot_s = loop.time()
+        else:
+            last_snapshot_s = loop.time()
 
 
 def is_snapshot_due(log: MetadataLog, intervals: SnapshotIntervals, since_s: float) -> bool:
@@ -122,7 +123,8 @@ def read_snapshot_image(log: MetadataLog, snapshot: EpochAndOffset) -> MetadataI
 
 def install_snapshot(log: MetadataLog, snapshot: EpochAndOffset) -> None:
     """Replaces this broker's log, which lies below the start of the leader's, by the leader's
-    snapshot in the folder.
+    snapshot in the folder. Raises CommittedLogDiverged when it is below the high watermark; what
+    `SnapshotStore.read_records` raises.
     """
     if snapshot.offset < log.high_watermark:
         raise CommittedLogDiverged(

@@ -94,8 +94,13 @@ class SnapshotStore:
         self._disk.replace_file(self.path(snapshot), b"".join(batches))
 
     def create_partial(self, snapshot: EpochAndOffset) -> None:
-        """Starts a file for a snapshot that is received in chunks. Raises OSError."""
-        self._disk.open(self.path(snapshot) + _PARTIAL_SUFFIX, create=True).close()
+        """Starts a file for a snapshot that is received in chunks. It is empty even if an earlier
+        transfer was interrupted. Raises OSError."""
+        file = self._disk.open(self.path(snapshot) + _PARTIAL_SUFFIX, create=True)
+        try:
+            file.truncate(0)
+        finally:
+            file.close()
 
     def append_partial(self, snapshot: EpochAndOffset, data: bytes) -> None:
         file = self._disk.open(self.path(snapshot) + _PARTIAL_SUFFIX)

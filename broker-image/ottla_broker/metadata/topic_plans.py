@@ -15,7 +15,7 @@ from ottla_broker.metadata.replica_placer import ReplicaPlacer, can_start_in_syn
 from ottla_broker.metadata.topic_names import colliding_name, metric_name, validate_topic_name
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
-MAX_PARTITIONS_PER_REQUEST = 10_000  # as in Kafka's controller (KIP-599)
+MAX_PARTITIONS_PER_REQUEST = 10_000  # of one topic; as in Kafka's controller
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ def plan_partition_growth(
     image: MetadataImage, name: str, count: int, assignment: Sequence[Sequence[int]] | None
 ) -> list[MetadataRecord]:
     """Grows a topic to `count` partitions. Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
-    INVALID_REPLICA_ASSIGNMENT."""
+    INVALID_REPLICATION_FACTOR without an assignment, INVALID_REPLICA_ASSIGNMENT with one."""
     topic = existing_topic(image, name)
     have = len(topic.partitions)
     if count <= have:
@@ -119,7 +119,7 @@ def _check_partition_count(count: int) -> None:
     if count > MAX_PARTITIONS_PER_REQUEST:
         raise KafkaError(
             ErrorCode.invalid_partitions,
-            f"{count} partitions in one request; at most {MAX_PARTITIONS_PER_REQUEST} are allowed",
+            f"{count} new partitions of one topic; at most {MAX_PARTITIONS_PER_REQUEST} are allowed at once",
         )
 
 

@@ -8,8 +8,8 @@ from ottla_broker.metadata.voter_set import Voter
 
 
 def brokers_as_voters(image: MetadataImage, listener: str) -> list[Voter]:
-    """Each broker of the cluster as the voter that it is or would be. `listener`: the name of the
-    inter-broker listener.
+    """Each registered broker as the voter that it is or would be, except those that have no such
+    listener or no working log directory. `listener`: the name of the inter-broker listener.
     """
     voters = []
     for broker in image.brokers.values():

@@ -1,7 +1,8 @@
 """Changes of the metadata log's voters that an administrator requests of its leader (KIP-853).
 
 Each waits for the change before it. Another change, the leader's own among them, may be appended
-meanwhile, so every attempt starts from the voters of the moment.
+meanwhile, so every attempt starts from the voters of the moment. All raise KAFKA_STORAGE_ERROR when
+the leader's log fails.
 """
 
 import asyncio
@@ -27,7 +28,12 @@ async def add_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> None
             raise KafkaError(ErrorCode.duplicate_voter, f"broker {voter.broker} is a voter already")
         return (*voters, voter) if leader.is_caught_up(voter.key, CAUGHT_UP_WITHIN_S) else None
 
-    await _change(leader, propose, timeout_s, f"{describe_replica(voter.key)} has not caught up with the leader")
+    await _change(
+        leader,
+        propose,
+        timeout_s,
+        f"{describe_replica(voter.key)} has not caught up, or a change of voters is not committed",
+    )
 
 
 async def remove_voter(leader: LeaderState, key: ReplicaKey, timeout_s: float) -> None:
@@ -43,7 +49,7 @@ async def remove_voter(leader: LeaderState, key: ReplicaKey, timeout_s: float) -
             raise KafkaError(ErrorCode.invalid_request, f"{describe_replica(key)} is the only voter")
         return remaining
 
-    await _change(leader, propose, timeout_s, "an earlier change of the voters is not committed")
+    await _change(leader, propose, timeout_s, "a change of the voters is not committed")
 
 
 async def update_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> None:
@@ -63,7 +69,7 @@ async def update_voter(leader: LeaderState, voter: Voter, timeout_s: float) -> N
             raise KafkaError(ErrorCode.voter_not_found, f"{describe_replica(voter.key)} is no voter")
         return replace_voter(voters, voter)
 
-    await _change(leader, propose, timeout_s, "an earlier change of the voters is not committed")
+    await _change(leader, propose, timeout_s, "a change of the voters is not committed")
 
 
 async def _change(

@@ -270,7 +270,7 @@ def _check_range(partition: Partition, offset: int) -> None:
 def diverging_epoch(log: PartitionLog, request: FetchRequestPartition) -> tuple[int, int] | None:
     """(epoch, end) where the fetcher's log diverges from ours: our largest epoch that is no newer
     than its last, and where that ends. None if it does not diverge, or the fetcher names no epoch.
-    Raises OFFSET_OUT_OF_RANGE when its last epoch is older than all of ours."""
+    Raises OFFSET_OUT_OF_RANGE when its last epoch is newer than all of ours, or we have none."""
     last = request.last_fetched_epoch
     if last == NO_EPOCH:
         return None

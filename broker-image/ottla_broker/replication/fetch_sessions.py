@@ -199,9 +199,10 @@ class FetchSession:
             self.read_by = reader
 
     def on_response(self, cached: CachedPartition, data: FetchResponsePartition) -> None:
-        """Moves a partition that returned records behind the others, so that every partition gets
-        its turn. A follower's next fetch has another offset or waits; a consumer may fetch the same
-        offset again."""
+        """Keeps a partition that must be read again in `changed`; the others wait for a change. A
+        consumer's partition that returned records moves behind the others, so that every partition
+        gets its turn: the consumer may fetch the same offset again. A follower's next fetch has
+        another offset or waits."""
         if not self.id:
             return
         if self.is_replica:

@@ -28,9 +28,10 @@ P_contra = TypeVar("P_contra", bound=FetchedPartition, contravariant=True)
 
 
 class FetcherTiming(msgspec.Struct, frozen=True):
-    """A connection is replaced when a response takes longer than the request's own wait and
-    `first_timeout_s`; that time doubles with each failure up to `max_timeout_s`. A new connection
-    is tried after `first_pause_s`, which doubles up to `max_pause_s`.
+    """A connection is replaced when a response takes longer than the request's own wait plus
+    `first_timeout_s`; that time doubles with each timeout up to `max_timeout_s`. A new connection
+    is tried after `first_pause_s`, which doubles with each failure up to `max_pause_s`. A response
+    resets both.
     """
 
     first_timeout_s: float

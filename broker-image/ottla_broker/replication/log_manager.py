@@ -61,14 +61,16 @@ class LogManager:
 
     async def load(self, *, are_foreign: bool) -> None:
         """Opens the partitions, once the metadata have the configs of their topics. `are_foreign`:
-        another program wrote the logs, and may have left gaps between segments."""
+        another program wrote the logs, and may have left gaps between segments. Raises LogDirError;
+        KafkaError: KAFKA_STORAGE_ERROR."""
         for log_dir in self.log_dirs:
             log_dir.load(
                 lambda topic: self._config.log_config(self._image.topic_config(topic)), gapless=not are_foreign
             )
         for log_dir, log in find_duplicates(self.log_dirs):
             logger.warning(
-                "renaming %s to a stray folder: another log directory has more records of its partition", log.directory
+                "renaming %s to a stray folder: its partition is also in another log directory, which is used",
+                log.directory,
             )
             log_dir.move_to_stray(log.topic, log.partition)
         if are_foreign:

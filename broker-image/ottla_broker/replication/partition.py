@@ -106,7 +106,7 @@ class Partition:
     @property
     def has_reached_epoch_start(self) -> bool:
         """True if the high watermark is above everything that an earlier leader may have
-        acknowledged."""
+        acknowledged, and for a replica that does not lead."""
         role = self.role
         return not isinstance(role, PartitionLeader) or self.log.high_watermark >= role.epoch_start_offset
 
@@ -219,9 +219,9 @@ class Partition:
 
     def append_records(self, records: Buffer, *, acks: int, from_client: bool = True) -> LogAppendInfo:
         """Appends whole batches. `acks`: 0, 1, or −1 for all of the ISR. Raises NOT_ENOUGH_REPLICAS
-        when the ISR is too small for −1; NOT_LEADER_OR_FOLLOWER in place of
-        OUT_OF_ORDER_SEQUENCE_NUMBER when another broker may lead; the KafkaError of
-        `PartitionLog.append_as_leader`."""
+        when the ISR is too small for −1; NOT_LEADER_OR_FOLLOWER when this replica does not lead, or
+        in place of OUT_OF_ORDER_SEQUENCE_NUMBER when another broker may lead; the error of a
+        rejected batch that these follow; the KafkaError of `PartitionLog.append_as_leader`."""
         leader = self.leader
         if self.rejected_batches and from_client:
             self.rejected_batches.check(records)
@@ -321,8 +321,9 @@ class Partition:
     ) -> bool:
         """False if the whole ISR has the records. Else `callback` is called when it has, or with
         NOT_LEADER_OR_FOLLOWER when leadership is lost, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the
-        ISR has become too small, or KAFKA_STORAGE_ERROR. `across_leaders`: when leadership is lost,
-        wait up to HANDOVER_TIMEOUT_S for the new leader to commit the records."""
+        ISR has become too small, KAFKA_STORAGE_ERROR, or the code of `stop_replica`.
+        `across_leaders`: when leadership is lost, wait up to HANDOVER_TIMEOUT_S for the new leader
+        to commit the records."""
         if self.is_committed(appended):
             return False
         self._pending_acks.add(appended.last_offset + 1, callback, across_leaders=across_leaders)

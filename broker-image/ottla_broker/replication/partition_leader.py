@@ -142,8 +142,9 @@ class PartitionLeader:
         self.advance_high_watermark()
 
     def on_brokers_changed(self) -> None:
-        """Called when brokers have registered. Records the last fetches of incarnations whose
-        registrations this broker did not know before.
+        """Called when brokers have registered, or are fenced or unfenced. Records the last fetches
+        of incarnations whose registrations this broker did not know before, and proposes the
+        followers that may join the ISR now.
         """
         for follower in self.followers:
             if follower.uncounted_fetch is not None:

@@ -56,8 +56,8 @@ class Partitions:
         """The partition if this broker has a replica of it, whether it leads or follows, and knows
         `epoch` as the leader's.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID
-        (rule 13), NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (the caller is behind),
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID (rule 13),
+        NOT_LEADER_OR_FOLLOWER (no replica here), FENCED_LEADER_EPOCH (the caller is behind),
         UNKNOWN_LEADER_EPOCH (we are), KAFKA_STORAGE_ERROR (its disk failed)."""
         found = self._hosted.get((topic, partition))
         if found is None:

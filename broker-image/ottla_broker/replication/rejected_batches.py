@@ -30,8 +30,8 @@ Producer = tuple[int, int]  # id, epoch
 
 
 class RejectedBatches:
-    """The rejected batches of one partition in one leader epoch. True if there are any. `records`:
-    whole batches, of which the first header is read."""
+    """The rejected batches of one partition in one leader epoch; as a truth value, whether there
+    are any. `records`: whole batches, of which the first header is read."""
 
     __slots__ = ("_rejected",)
 

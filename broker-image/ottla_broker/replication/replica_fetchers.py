@@ -310,7 +310,7 @@ class ReplicaFetcher:
                 return
             partition.follower.move_into_leader_range(start, end)
         except (OSError, KafkaError) as reason:
-            logger.warning("%r: cannot list its leader's offsets: %s", partition, reason)
+            logger.warning("%r: cannot continue in its leader's offset range: %s", partition, reason)
             return
         self.fetcher.session.fetch_now(followed)
         self.fetcher.send_soon()

@@ -113,8 +113,8 @@ class ReplicaManager:
 
     def find_orphans(self) -> dict[str, tuple[UUID, dict[int, int]]]:
         """Partition folders of no topic: name → (topic id, partitions → latest leader epoch). Where
-        the folders of one topic have two ids, the lowest partition's counts, and the others become
-        strays."""
+        the folders of one topic have two ids, that of the first folder counts, by log directory and
+        then by partition. The others become strays."""
         found: dict[str, tuple[UUID, dict[int, int]]] = {}
         for log_dir in self._log_dirs:
             for (topic, partition), log in sorted(log_dir.logs.items()):

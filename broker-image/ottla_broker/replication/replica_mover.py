@@ -178,7 +178,8 @@ class ReplicaMover:
             future.cancel()
 
     def resume_moves(self) -> None:
-        """Starts again the moves that the last stop interrupted."""
+        """Starts again the moves that the last stop interrupted. Raises KAFKA_STORAGE_ERROR if an
+        old copy cannot be deleted."""
         for target in self._log_dirs:
             interrupted, target.interrupted_moves = target.interrupted_moves, {}
             for folder, key in interrupted.items():

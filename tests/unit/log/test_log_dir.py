@@ -86,6 +86,13 @@ def test_error_names_an_unusable_directory(tmp_path: Path) -> None:
         open_directory(tmp_path / "file")
 
 
+def test_error_names_a_checkpoint_file_that_ends_early(tmp_path: Path) -> None:
+    close_directory(open_directory(tmp_path))
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n")
+    with pytest.raises(LogDirError, match="recovery-point-offset-checkpoint:2: no entries announced"):
+        open_directory(tmp_path)
+
+
 def test_start_after_a_clean_shutdown_restores_offsets_and_checkpoints(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     directory.broker_epoch = 77
@@ -127,6 +134,21 @@ def test_failure_of_one_partition_prevents_the_clean_shutdown_file(tmp_path: Pat
     disk.broken = set()
     again = open_directory(tmp_path)
     assert {key: log.end for key, log in again.logs.items()} == {("bad", 0): 1, ("good", 0): 1}
+
+
+def test_partition_that_failed_before_the_stop_prevents_the_clean_shutdown_file(tmp_path: Path) -> None:
+    """What a failed fsync has lost may look intact until the page cache is gone."""
+    disk = FailingDisk()
+    directory = open_directory(tmp_path, disk=disk)
+    log = directory.create_log("bad", 0, TOPIC_ID, LogConfig())
+    append_committed(log, batch(1))
+    disk.broken = {"bad-0"}
+    with pytest.raises(KafkaError):
+        asyncio.run(log.wait_until_synced(log.end))
+    disk.broken = set()
+    close_directory(directory)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert open_directory(tmp_path).logs["bad", 0].recovery_point == 0
 
 
 def test_rule_13_recreated_topic_is_another_topic(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 from ottla_broker.log.recovery import LogCheckpoint
+from ottla_broker.wire.batch import HEADER_SIZE
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.log_fixtures import NOW, FailingDisk, LogFolder, append_committed, batch, marker, offsets
 
@@ -150,6 +151,22 @@ def test_corruption_found_while_reading_takes_the_partition_offline(folder: LogF
         again.read(base, 100, up_to=again.end)
     assert f"offset {base}" in str(caught.value)
     assert again.failure is caught.value
+
+
+def test_corrupt_marker_takes_the_partition_offline_when_producers_are_rebuilt(folder: LogFolder) -> None:
+    log = folder.create()
+    append_committed(log, batch(2, producer=(7, 0, 0), transactional=True))
+    position = log.size
+    append_committed(log, marker(False, 7), from_client=False)
+    append_committed(log, batch(1))
+    path = files(folder, ".log")[0]
+    data = bytearray(path.read_bytes())
+    data[position + HEADER_SIZE] = 0xFF  # the length of the marker's record
+    path.write_bytes(data)
+    with pytest.raises(KafkaError, match=path.name) as caught:
+        log.truncate_to(3)
+    assert caught.value.code is ErrorCode.kafka_storage_error
+    assert log.failure is caught.value
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])

@@ -1,5 +1,6 @@
 """Snapshots of the metadata image: written, read at start, and fetched by brokers far behind."""
 
+import asyncio
 from pathlib import Path
 from random import Random
 from uuid import UUID
@@ -7,7 +8,9 @@ from uuid import UUID
 import pytest
 
 from ottla_broker.log.disk import OsDisk
+from ottla_broker.metadata import snapshot_generator
 from ottla_broker.metadata.image import MetadataImage
+from ottla_broker.metadata.metadata_log import MetadataLog
 from ottla_broker.metadata.raft_rules import EpochAndOffset
 from ottla_broker.metadata.records import (
     AccessControlEntryRecord,
@@ -155,6 +158,40 @@ def test_two_snapshots_are_kept_and_partial_ones_are_deleted(tmp_path: Path) -> 
     assert restored.epoch_before(5) == 1
     assert restored.epoch_before(6) is None
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_interrupted_transfer_of_a_snapshot_begins_again(tmp_path: Path) -> None:
+    snapshots, received = SnapshotStore(str(tmp_path), OsDisk()), EpochAndOffset(2, 12)
+    snapshots.create_partial(received)
+    snapshots.append_partial(received, b"first chunk")
+    snapshots.create_partial(received)
+    snapshots.append_partial(received, b"whole snapshot")
+    snapshots.complete_partial(received)
+    assert snapshots.read_bytes(received, 0, 100) == b"whole snapshot"
+
+
+def test_a_failed_snapshot_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interval counts from the last snapshot, not from the attempt that failed."""
+    since = []
+
+    def is_due(log: object, intervals: object, since_s: float) -> bool:
+        since.append(since_s)
+        return True
+
+    async def fail(log: object, runtime: object) -> None:
+        if len(since) == 3:
+            raise asyncio.CancelledError
+        raise OSError
+
+    monkeypatch.setattr(snapshot_generator, "CHECK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(snapshot_generator, "RETRY_PAUSE_S", 0.01)
+    monkeypatch.setattr(snapshot_generator, "is_snapshot_due", is_due)
+    monkeypatch.setattr(snapshot_generator, "generate_snapshot", fail)
+    log = MetadataLog(None, MetadataImage(), None, None, lambda delta: None)  # type: ignore[arg-type]
+    run = snapshot_generator.run_snapshot_generator(log, snapshot_generator.SnapshotIntervals(), None)  # type: ignore[arg-type]
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run)
+    assert since[2] >= since[1] + 0.01 >= since[0] + 0.02
 
 
 def test_a_snapshot_of_many_records_is_written_in_several_batches(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Changes to a log while it is cleaned, and what stops the cleaner."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,32 @@ async def test_recreated_log_has_no_cleaner_checkpoint(compacted: CompactedLog) 
         running = tasks.create_task(compacted.cleaner.run())
         await eventually_async(written)
         running.cancel()
+
+
+@async_test
+async def test_full_disk_does_not_end_the_cleaner(compacted: CompactedLog) -> None:
+    compacted.fill()
+    await compacted.cleaner.clean_filthiest_log()
+    compacted.cleaner.forget_log("t", 0)
+    original, failures = compacted.disk.replace_file, 0
+
+    def replace_file(path: str, data: bytes) -> None:
+        nonlocal failures
+        if failures < 2:
+            failures += 1
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        original(path, data)
+
+    async def written() -> bool:
+        return read_offsets(compacted.disk, f"{compacted.path}/{CHECKPOINT}") == {}
+
+    compacted.disk.replace_file = replace_file  # type: ignore[method-assign]
+    compacted.cleaner.config = CleanerConfig(enabled=False, backoff_ms=1)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(compacted.cleaner.run())
+        await eventually_async(written)
+        running.cancel()
+    assert failures == 2
 
 
 class Gate:
