@@ -14,7 +14,8 @@ listeners are in upper case.
 
 async def listen(host: str, port: int) -> list[socket.socket]:
     """Opens sockets that listen on every address of the host; without a host, on all addresses of
-    the machine. Raises OSError.
+    the machine. Of several addresses, those that the machine does not have are left out. Raises
+    OSError.
     """
     loop = asyncio.get_running_loop()
     addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -27,8 +27,9 @@ MAX_REFERENCED_CHARACTERS: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a client asks to register. `schema.text`: as `parse_schema` prints it. `id`, `version`:
-    those that an import requests; None: the registry assigns them. `normal_form`: as in
+    """What a client asks to register. `schema.text`: as `parse_schema` prints it. `id`: required in
+    IMPORT mode, and refused in others; None: the registry assigns it. `version`: outside of IMPORT
+    mode it must be the next one; None: the registry assigns it. `normal_form`: as in
     `RegistryState.find_in_subject`.
     """
 
@@ -123,7 +124,7 @@ def _new_version(
 
 
 def next_version(state: RegistryState, subject: str) -> int:
-    """One more than the highest number, of which the version may be soft-deleted."""
+    """One more than the highest number of a version of the subject, soft-deleted or not."""
     return max(state.subjects.get(subject, {}), default=0) + 1
 
 
@@ -138,7 +139,8 @@ def allocate_id(state: RegistryState, registration: Registration) -> int:
 
 def plan_check(state: RegistryState, subject: str, schema: Schema) -> CompatibilityCheck:
     """The check that a registration of the schema has to pass: against the versions that the
-    subject's level demands, of the schema's compatibility group if the subject's config names one.
+    subject's level demands, of the schema's compatibility group if the config of the subject, or
+    else of the whole registry, names one.
     """
     level = level_of(state, subject)
     config = state.configs.get(subject) or state.configs.get(None) or {}

@@ -321,7 +321,9 @@ def option_value(option: ast.Option) -> Any:
 
 
 def set_option(options: Any, option: ast.Option) -> None:
-    """Sets an option that Protobuf defines. A custom option remains in the schema's text only."""
+    """Sets an option that Protobuf defines. A custom option, and one whose value is a message,
+    remain in the schema's text only. Raises SchemaError for a value that the option cannot have.
+    """
     field = options.DESCRIPTOR.fields_by_name.get(option.name)
     if field is None or isinstance(option.value, ast.MessageLiteral) or field.message_type is not None:
         return
@@ -337,7 +339,9 @@ def set_option(options: Any, option: ast.Option) -> None:
 
 
 def set_field_option(field: Any, option: ast.Option) -> None:
-    """Sets an option of a field; `default` and `json_name` are fields of its descriptor."""
+    """Sets an option of a field; `default` and `json_name` are fields of its descriptor. Raises
+    SchemaError.
+    """
     value = option_value(option)
     if option.name == "default":
         if field.type == FieldProto.TYPE_BYTES:
