@@ -68,7 +68,7 @@ class SearchProcess:
 
     async def scan(self, request: ScanRecords) -> SearchResponse:
         """Scans batches, with the schemas that they need. Raises PageError: the filter takes too
-        long or too much memory, or a batch is corrupt.
+        long or too much memory, a batch is corrupt, or the registry cannot be loaded.
         """
         response = await self._send(request)
         if response.unknown_ids:
