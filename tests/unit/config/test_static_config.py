@@ -78,6 +78,17 @@ def test_later_files_and_set_take_precedence_and_duplicate_keys_are_reported(tmp
     assert config(BROKER_RACK) == "one"
 
 
+@pytest.mark.parametrize("name", ["ssl.key.password", "listener.name.client.ssl.key.password"])
+def test_notes_about_duplicate_keys_have_no_secrets(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "a.properties"
+    file.write_text(
+        f"log.dirs=/a\nlisteners=CLIENT://:1\nlistener.security.protocol.map=CLIENT:PLAINTEXT\n"
+        f"{name}=first-secret\n{name}=second-secret"
+    )
+    (note,) = Config.load([file]).notes
+    assert note == f"{file}:5: {name} replaces {name} of {file}:4"
+
+
 def test_all_problems_of_a_file_are_reported_with_their_lines(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("log.dirs=/a\nnum.partiton=2\nlog.segment.bytes=1\nauthorizer.class.name=x.Y\n")
