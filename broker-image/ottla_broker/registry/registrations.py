@@ -12,7 +12,7 @@ from ottla_broker.registry.compatibility import (
     level_of,
     versions_to_check,
 )
-from ottla_broker.registry.inherited_metadata import with_inherited
+from ottla_broker.registry.inherited_metadata import find_config, with_inherited
 from ottla_broker.registry.modes import Mode, check_writable, mode_of
 from ottla_broker.registry.record_format import SchemasRecord, context_record, schema_key, schema_value
 from ottla_broker.registry.schema import LATEST, NamedSchema, Reference, Schema
@@ -139,11 +139,11 @@ def allocate_id(state: RegistryState, registration: Registration) -> int:
 
 def plan_check(state: RegistryState, subject: str, schema: Schema) -> CompatibilityCheck:
     """The check that a registration of the schema has to pass: against the versions that the
-    subject's level demands, of the schema's compatibility group if the config of the subject, or
-    else of the whole registry, names one.
+    subject's level demands, of the schema's compatibility group if the subject's config
+    (`find_config`) names one.
     """
     level = level_of(state, subject)
-    config = state.configs.get(subject) or state.configs.get(None) or {}
+    config = find_config(state, subject)
     group = compatibility_group(config, schema.metadata)
     versions = state.versions(subject)
     if config.get("compatibilityGroup") is not None:
