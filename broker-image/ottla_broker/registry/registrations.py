@@ -87,7 +87,7 @@ def plan_schema_registration(state: RegistryState, registration: Registration) -
     registration = _with_deleted_text(state, registration)
     number = next_version(state, subject)
     if registration.version not in (None, number):
-        raise errors.invalid_version(f"{registration.version}, and the next version is {number}")
+        raise errors.RegistryError(42202, f"Version {registration.version} is not the next one, which is {number}.")
     check = plan_check(state, subject, registration.schema)
     return _new_version(state, registration, number, allocate_id(state, registration), check)
 
