@@ -4,9 +4,11 @@
     config(NUM_PARTITIONS)        # int: the value in effect
     config.log_config(overrides)  # LogConfig of a topic with these overrides
 
-Every setting is one row of a table: `broker_settings`, `cluster_settings`, `topic_settings` (names
-that start with TOPIC_), `group_settings`, `client_metrics_settings` and `mirror_settings`
-(MIRROR_). Validation, DescribeConfigs and docs/settings.md are made of the rows.
+Every setting is one row of a table. Those of brokers are in `broker_settings`, `cluster_settings`,
+`security_settings`, `console_settings`, `registry_settings`, `tracing_settings` and partly
+`topic_settings`. Others are in `topic_settings` (names that start with TOPIC_), `group_settings`,
+`client_metrics_settings` and `mirror_settings` (MIRROR_). Validation, DescribeConfigs and
+docs/settings.md are made of the rows.
 """
 
 from ottla_broker.config.addresses import HttpAddress as HttpAddress

@@ -66,7 +66,7 @@ CONTROLLER_QUORUM_AUTO_JOIN_ENABLE = _quorum.row("controller.quorum.auto.join.en
     "Whether the leader of the metadata log may make this broker a voter by itself. `kafka-metadata-quorum.sh "
     "remove-controller` sets it to false for the broker that it removes, and `add-controller` removes that value. Only "
     "the value that is set dynamically for one broker counts.", UpdateMode.PER_BROKER,
-    differs="Kafka's default is false; here every broker is a controller, and lost voters are replaced by themselves")
+    differs="Kafka's default is false; here every broker is a controller, and lost voters are replaced automatically")
 CONTROLLER_QUORUM_ELECTION_TIMEOUT_MS = _quorum.row(
     "controller.quorum.election.timeout.ms", integer(at_least=10), 1000,
     "Time in milliseconds that a voter without a leader waits for one, or a candidate for votes. Each time is random, "

@@ -287,8 +287,9 @@ OFFSET_METADATA_MAX_BYTES = _offsets.row("offset.metadata.max.bytes", integer(at
 OFFSETS_COMMIT_TIMEOUT_MS = _offsets.row("offsets.commit.timeout.ms", integer(at_least=1), 5000,
     "Time in milliseconds that an offset commit waits for its replicas before it fails.")
 OFFSETS_RETENTION_MINUTES = _offsets.row("offsets.retention.minutes", integer(at_least=1), 10080,
-    "Time in minutes after which committed offsets expire, counted from when the group became empty or, for a group "
-    "without members, from the commit.")
+    "Time in minutes after which committed offsets expire, unless a member subscribes to their topic. It is counted "
+    "from when a classic group became empty. For consumer and streams groups, and for groups that only store offsets, "
+    "it is counted from the commit.")
 OFFSETS_RETENTION_CHECK_INTERVAL_MS = _offsets.row("offsets.retention.check.interval.ms", long(at_least=1), 600000,
     "Interval in milliseconds at which expired offsets are removed.")
 OFFSETS_TOPIC_NUM_PARTITIONS = _offsets.row("offsets.topic.num.partitions", integer(at_least=1), 50,

@@ -89,7 +89,9 @@ class Config:
 
     @classmethod
     def of(cls, values: Mapping[str, str], place: str = "settings") -> "Config":
-        """Creates a configuration from a mapping, validated like a file."""
+        """Creates a configuration from a mapping, validated like a file. References are not
+        resolved. Raises SettingError.
+        """
         return cls._validated(parse_settings(read_mapping(values, place)))
 
     @classmethod

@@ -61,8 +61,8 @@ class ConfigEntry(NamedTuple):
 
 
 def describe_topic(config: Config, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """The settings of a topic, by name: Kafka's, and those that are set of Ottla's own and of newer
-    versions of Kafka.
+    """The settings of a topic, by name. Ottla's own, and those of newer versions of Kafka, only
+    where the topic has a value.
     """
     entries = []
     for name, setting in sorted(TOPIC_SETTINGS.items()):
@@ -102,13 +102,15 @@ def describe_mirror(settings: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def describe_broker(config: Config) -> list[ConfigEntry]:
-    """All settings of this broker, by name."""
+    """All settings of this broker, by name, and all names that are set dynamically."""
     names = BROKER_SETTINGS.keys() | config.broker_dynamic.keys() | config.cluster_dynamic.keys()
     return [_broker_entry(config, name) for name in sorted(names)]
 
 
 def _broker_entry(config: Config, name: str) -> ConfigEntry:
-    """The synonyms of a listener's setting are those of all listeners too, as in Kafka."""
+    """The synonyms of a setting of one listener include the values for all listeners, as in
+    Kafka.
+    """
     synonyms = _synonyms(config, name)
     if (found := find_dynamic_listener_setting(name)) is None:
         return _entry_of_name(name, synonyms)

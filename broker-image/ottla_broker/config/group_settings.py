@@ -51,7 +51,9 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of an ISO 8601 duration, such as PT1H30M. Raises ValueError."""
+    """Milliseconds of an ISO 8601 duration, such as PT1H30M, without fractions of a second. Raises
+    ValueError.
+    """
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         raise ValueError

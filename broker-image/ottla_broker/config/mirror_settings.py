@@ -79,7 +79,8 @@ MIRROR_ROLE = _mirrors.row("role", one_of(REPLICATE, PAUSED, FAILED_OVER), REPLI
     "`FailedOver`: copying has ended, and topics are writable; `Replicate` after it needs `on.divergence=Truncate`.")
 MIRROR_ON_SOURCE_TRUNCATION = _mirrors.row("on.source.truncation", one_of(STOP, RESYNC), STOP,
     "What happens when the source has lost copied records, or its topic was re-created. `Stop`: copying stops, and the "
-    "status says why. `Resync`: the mirrored topic is deleted and copied again.")
+    "status says why. `Resync`: the mirrored topic is deleted and copied again. With `offsets=Appended` its records "
+    "stay, and copying continues where the source has diverged, or from the start of the re-created topic.")
 MIRROR_ON_DIVERGENCE = _mirrors.row("on.divergence", one_of(STOP, TRUNCATE), STOP,
     "What happens when a topic of this cluster becomes the mirror of its own former mirror and has records that were "
     "never copied there. `Stop`: it stays as it is, read-only, and the status says how many. `Truncate`: they are "

@@ -16,5 +16,6 @@ SCHEMA_REGISTRY_SECURITY_LISTENER = _registry.row(
     "authentication with its SASL users. Not set: the first of `listeners`.", is_ottla_only=True)
 SCHEMA_REGISTRY_TOPIC_REPLICATION_FACTOR = _registry.row(
     "schema.registry.topic.replication.factor", short(at_least=1), 3,
-    "Replication factor of `_schemas`, which the first registered schema creates. With fewer brokers, their number.",
+    "Replication factor of `_schemas`, which the first write to the registry creates. With fewer brokers, their "
+    "number.",
     is_ottla_only=True)

@@ -109,10 +109,11 @@ def find_setting_problems(name: str, text: str) -> tuple[str, ...]:
     settings. A reference to the environment or to a file can be checked only on the broker and is
     no problem here.
     """
-    if name in BROKER_SETTINGS and has_reference(text):
+    known = ALIASES.get(name, name)
+    if has_reference(text) and (known in BROKER_SETTINGS or find_listener_setting(known) is not None):
         return ()
     try:
-        _parse_setting(ALIASES.get(name, name), GivenSetting(name, text, ""), StaticSettings())
+        _parse_setting(known, GivenSetting(name, text, ""), StaticSettings())
     except SettingError as error:
         return error.problems
     return ()
@@ -144,18 +145,24 @@ def _parse_setting(name: str, item: GivenSetting, static: StaticSettings) -> Non
 
 def _last_of_each_name(given: Sequence[GivenSetting], notes: list[str]) -> dict[str, GivenSetting]:
     """The last setting of each name, where an alias counts as the name that it stands for. Adds to
-    `notes` the settings that a later one of the same source replaces.
+    `notes` the settings that a later one of the same source replaces, without values of secrets.
     """
     last: dict[str, GivenSetting] = {}
     for item in given:
         name = ALIASES.get(item.name, item.name)
         earlier = last.pop(name, None)
         if earlier and earlier.text != item.text and earlier.place.split(":")[0] == item.place.split(":")[0]:
-            notes.append(
-                f"{item.place}: {item.name}={item.text} replaces {earlier.name}={earlier.text} of {earlier.place}"
-            )
+            notes.append(f"{item.place}: {_shown(item)} replaces {_shown(earlier)} of {earlier.place}")
         last[name] = item
     return last
+
+
+def _shown(item: GivenSetting) -> str:
+    """The setting as `name=text`; only its name if its value is or may be secret."""
+    name = ALIASES.get(item.name, item.name)
+    found = find_listener_setting(name)
+    setting = BROKER_SETTINGS.get(name) if found is None else found.setting
+    return item.name if setting is None or setting.is_sensitive else f"{item.name}={item.text}"
 
 
 def find_listener_setting(name: str) -> ScopedSetting | None:

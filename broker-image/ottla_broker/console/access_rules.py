@@ -65,9 +65,10 @@ class UserRow:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledRow:
-    """A client that this broker has throttled. `key`: the quota's name. `count`: throttled
-    responses, and `seconds`: the sum of their throttle times, since the broker started. `over_s`:
-    seconds until the client is within its quota again; 0: it is.
+    """A client that this broker has throttled. `key`: the quota's name. `limit`: 0: no longer
+    known. `count`: throttled responses or connections, and `seconds`: the sum of their throttle
+    times, since the broker started. `over_s`: seconds until the client is within its quota again;
+    0: it is.
     """
 
     key: str
@@ -177,7 +178,7 @@ def format_code(kind: type[IntEnum], code: int) -> str:
 
 
 def read_code(page: PageRequest, name: str, kind: type[IntEnum], default: int = ANY) -> int:
-    """The code that a parameter of the query names. Raises PageError."""
+    """The code that a parameter of the query names; `default` without one. Raises PageError."""
     text = page.text(name)
     if not text:
         return default

@@ -18,7 +18,7 @@ class BrokerPhase:
     """`state`: "stopped" after a controlled shutdown; "starting" while the broker has registered
     and is still fenced. `epoch`: of its registration. `since_s`: when the state began, by the clock
     of `observe`; None if it began before the first observation. `has_restarted`: the broker has
-    registered again since then.
+    registered again since the first observation.
     """
 
     state: BrokerState

@@ -166,7 +166,7 @@ class ClusterRequests:
         self, replicas: Mapping[int, Collection[TopicPartition]]
     ) -> tuple[dict[tuple[int, str, int], int], Failures]:
         """Bytes of replicas by broker, topic and partition, of the brokers that respond.
-        `replicas`: partitions by broker.
+        `replicas`: partitions by broker. Raises KafkaError if a broker refuses the request.
         """
         responses = await self.send_to_brokers(
             {broker: build_log_dirs_request(held) for broker, held in replicas.items()}
@@ -208,14 +208,14 @@ class ClusterRequests:
         return offsets, ends[1]
 
     async def find_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """High watermarks of partitions of any topics, without those whose leader does not
-        respond.
+        """High watermarks of partitions of any topics, without those that have no leader, or whose
+        leader does not respond or returns an error.
         """
         return (await self._list_offsets(partitions, LATEST_TIMESTAMP))[0]
 
     async def find_offsets_at(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         """The first offset at or after a time (ms), or at EARLIEST_ or LATEST_TIMESTAMP, without
-        partitions whose leader does not respond. −1: no record is as new.
+        partitions that `find_end_offsets` leaves out too. −1: no record is as new.
         """
         return (await self._list_offsets(partitions, timestamp))[0]
 

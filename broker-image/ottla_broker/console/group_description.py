@@ -161,7 +161,9 @@ def largest_lag_s(partitions: Iterable[PartitionLag]) -> float:
 
 
 def lag_by_topic(partitions: Iterable[PartitionLag]) -> dict[str, int]:
-    """The lag of each topic, without topics of which it is unknown."""
+    """The lag of each topic: the sum over its partitions whose lag is known. Topics without such a
+    partition are left out.
+    """
     lags: dict[str, int] = {}
     for one in partitions:
         if one.lag >= 0:

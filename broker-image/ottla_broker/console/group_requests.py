@@ -98,7 +98,8 @@ class GroupRequests:
         return found
 
     async def find_committed_offsets(self, group: ListedGroup) -> OffsetsByPartition:
-        """Committed offsets; of a share group the start offsets of its share-partitions. Raises
+        """Committed offsets; of a share group the start offsets of its share-partitions. Empty also
+        if the coordinator returns an error for a group that is not a share group. Raises
         KafkaError, OSError.
         """
         if group.type == SHARE:
@@ -124,8 +125,8 @@ class GroupRequests:
     async def _fetch_offsets(
         self, coordinator: int, names: Sequence[str], topic: tuple[str, Sequence[int]] | None
     ) -> dict[str, OffsetsByPartition]:
-        """The committed offsets of the groups `names`. `topic`: a topic and its partitions; None:
-        all topics.
+        """The committed offsets of the groups `names`, without groups and partitions for which the
+        coordinator returns an error. `topic`: a topic and its partitions; None: all topics.
         """
         topics = None
         if topic is not None:

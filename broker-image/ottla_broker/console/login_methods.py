@@ -112,7 +112,8 @@ def find_oidc_settings(config: Config) -> OidcSettings | None:
     if issuer is None:
         if client_id is None and secret is None:
             return None
-        raise SettingError([f"{CONSOLE_OIDC_CLIENT_ID.name} is set, and {CONSOLE_OIDC_ISSUER.name} is not"])
+        given = CONSOLE_OIDC_CLIENT_SECRET if client_id is None else CONSOLE_OIDC_CLIENT_ID
+        raise SettingError([f"{given.name} is set, and {CONSOLE_OIDC_ISSUER.name} is not"])
     if client_id is None:
         raise SettingError([f"{CONSOLE_OIDC_ISSUER.name}={issuer} needs {CONSOLE_OIDC_CLIENT_ID.name}"])
     listener = _find_sasl_listener(config, frozenset({OAUTHBEARER})) or ""

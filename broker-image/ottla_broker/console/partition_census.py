@@ -25,9 +25,11 @@ MinInsync = Callable[[str], int]
 @dataclass(slots=True)
 class PartitionCensus:
     """`offline` (no leader), `below_min_isr`, `under_replicated` and `reassigned`: the first
-    MAX_NAMED partitions of each kind; `counts` has the number of all of each kind. `leaders`,
-    `replicas`: numbers by broker. `behind`: by broker, the number of its replicas that are not in
-    sync and are not being added; `behind_named`: the first MAX_NAMED of them.
+    MAX_NAMED partitions of each kind; `counts` has the number of all of each kind. A partition is
+    counted in the first of the first three kinds that applies. `under_replicated` leaves out those
+    to which a reassignment adds replicas. `leaders`, `replicas`: numbers by broker. `behind`: by
+    broker, the number of its replicas that are not in sync and are not being added; `behind_named`:
+    the first MAX_NAMED of them.
     """
 
     topics: int = 0

@@ -63,7 +63,7 @@ async def find_ranges(
     client: Client, topic: TopicImage, partitions: list[int], start: Start, newest: int
 ) -> list[OffsetRange]:
     """The range of each partition from the start to its present end. `newest`: number of offsets
-    before the end at which the start `newest` begins. Raises KafkaError.
+    before the end at which the start `newest` begins. Raises KafkaError, OSError.
     """
 
     async def find(partition: int) -> OffsetRange:

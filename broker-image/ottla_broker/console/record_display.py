@@ -83,7 +83,7 @@ def display_bytes(
             else _show_text("text", escape_unprintable(data.decode(errors="replace")), data, limit)
         )
     if form == "auto" and text.lstrip()[:1] in ("{", "[") and (formatted := format_json(data)) is not None:
-        return _show_text("json", formatted, data, limit)
+        return _show_text("json", escape_unprintable(formatted), data, limit)
     return _show_text("text", escape_unprintable(text), data, limit)
 
 

@@ -60,9 +60,9 @@ def make_export(export_format: ExportFormat) -> RecordExport:
 
 
 def json_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECODED) -> bytes:
-    """A record as a line of JSON. Text is a string, and a value that is JSON is that JSON. What a
-    schema has decoded is its JSON, and other bytes are in base64 under a name that ends with
-    `Base64`.
+    """A record as a line of JSON. Text is a string, and a value that is a JSON object or list is
+    that JSON. What a schema has decoded is its JSON, with the schema's id under a name that ends
+    with `SchemaId`. Other bytes are in base64 under a name that ends with `Base64`.
     """
     line: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp_ms}
     put_field(line, "key", record.key, decoded.key)
@@ -72,8 +72,9 @@ def json_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECOD
 
 
 def csv_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECODED) -> bytes:
-    """A record as a row of CSV (RFC 4180) with the COLUMNS, headers as JSON. Texts are in quotes; a
-    cell without quotes is a number, null, or the one of a text and its base64 that is not used.
+    """A record as a row of CSV (RFC 4180) with the COLUMNS, headers as JSON. Texts are in quotes,
+    and numbers are not. A cell is empty where the key or value is null, and where it is in the
+    other one of its two columns, as text or in base64.
     """
     numbers = (partition, record.offset, record.timestamp_ms)
     cells = (*map(str, numbers), *map(quote_cell, list_cells(record, decoded)))

@@ -10,7 +10,9 @@ from ottla_broker.console.schema_framing import DecodedBytes, DecodedRecord
 from ottla_broker.wire.records import Record
 
 COLUMNS: Final = ("partition", "offset", "timestamp", "key", "keyBase64", "value", "valueBase64", "headers")
-"""Columns of CSV and Parquet. The objects of JSON lines have the same names."""
+"""Columns of CSV and Parquet. The objects of JSON lines have the same names, and `keySchemaId` and
+`valueSchemaId`.
+"""
 
 
 class ExportField(NamedTuple):

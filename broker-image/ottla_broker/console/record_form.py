@@ -19,8 +19,8 @@ class RecordFormError(ValueError):
 
 def parse_record(form: Mapping[str, str], now_ms: int, encoded: Mapping[str, bytes]) -> Record:
     """The record of the fields `key`, `value`, `key-form`, `value-form` and `headers`. An empty key
-    field means no key, an empty value field a value of zero bytes. `encoded`: the key or value that
-    a schema has encoded, by field. Raises RecordFormError.
+    field in the form `text` means no key; other empty fields mean zero bytes. `encoded`: the key or
+    value that a schema has encoded, by field. Raises RecordFormError.
     """
 
     def read(field: str) -> bytes | None:

@@ -22,8 +22,8 @@ NO_REGISTRY: Final = "This broker serves no schema registry: schema.registry.lis
 
 
 async def load_registry(registry: LazyRegistry | None) -> SchemaRegistry:
-    """The registry, when it has read the schemas. Raises PageError if the broker serves none, or
-    after LOAD_TIMEOUT_S.
+    """The registry, loaded if it was not used before (`LazyRegistry.load`). Raises PageError if the
+    broker serves none, or after LOAD_TIMEOUT_S.
     """
     if registry is None:
         raise PageError(404, NO_REGISTRY)

@@ -53,8 +53,8 @@ class SubjectLevel:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCheck:
-    """The check of a schema that the user has entered. `refusal`: the reasons why the registry
-    would refuse it; empty: it would accept it. `checked`: the versions that it was compared with.
+    """The check of a schema that the user has entered. `refusal`: the reasons why it is invalid or
+    incompatible; empty: it is neither. `checked`: the versions that it was compared with.
     """
 
     type: str
@@ -86,7 +86,7 @@ class SchemaPages:
         return await self._render(page, registry, subject, None)
 
     async def check(self, page: PageRequest) -> web.Response:
-        """Shows whether the registry would accept the schema of a form. Registers nothing."""
+        """Shows whether the schema of a form is valid and compatible. Registers nothing."""
         form = await read_page_form(page.http, page.user.form_token)
         registry, subject = await load_registry(self._registry), form.get("name", "")
         find_versions(registry.state, subject, page)
@@ -131,8 +131,8 @@ class SchemaPages:
 
 
 async def find_subjects(state: RegistryState, search: str, user: ConsoleUser) -> list[str]:
-    """Names of subjects that match the search, in alphabetical order. Other tasks run in
-    between.
+    """Names of subjects that match the search and that the user may describe, in alphabetical
+    order. Other tasks run in between.
     """
     words, found = search.lower().split(), []
     for number, name in enumerate(sorted(state.subjects)):
@@ -189,7 +189,9 @@ def compare_schemas(old: Schema, new: Schema) -> list[DiffLine]:
 
 
 async def check_schema(registry: SchemaRegistry, subject: str, schema: Schema) -> SchemaCheck:
-    """Checks a schema as its registration would, without registering it."""
+    """Checks that a schema is valid and compatible as its registration would, without registering
+    it. The mode of the subject, in which registration may be refused, is not checked.
+    """
     try:
         parsed = await registry.parse_schema(subject, schema)
         plan = plan_check(registry.state, subject, parsed)

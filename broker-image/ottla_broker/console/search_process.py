@@ -68,7 +68,7 @@ class SearchProcess:
 
     async def scan(self, request: ScanRecords) -> SearchResponse:
         """Scans batches, with the schemas that they need. Raises PageError: the filter takes too
-        long or too much memory, or a batch is corrupt.
+        long or too much memory, a batch is corrupt, or the registry cannot be loaded.
         """
         response = await self._send(request)
         if response.unknown_ids:
@@ -95,7 +95,7 @@ class SearchProcess:
         except TimeoutError:
             raise PageError(400, f"the filter took longer than {REQUEST_TIMEOUT_S:.0f} s for one fetch") from None
         except (OSError, asyncio.IncompleteReadError):
-            raise PageError(400, "the search needs too much memory") from None
+            raise PageError(400, "the search's process ended, probably because it needs too much memory") from None
         if response.error:
             raise PageError(400, response.error)
         return response

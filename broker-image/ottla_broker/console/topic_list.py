@@ -32,8 +32,8 @@ class TopicRow:
 async def find_topics(
     image: MetadataImage, search: str, is_visible: Callable[[str], bool], *, with_internal: bool
 ) -> list[str]:
-    """Names of which every word of `search` is a part, in any case, in alphabetical order. Other
-    tasks run in between.
+    """Names of visible topics of which every word of `search` is a part, in upper or lower case, in
+    alphabetical order. `with_internal`: also internal topics. Other tasks run in between.
     """
     words, found = search.lower().split(), []
     for position, (name, topic) in enumerate(sorted(image.topics.items())):
@@ -45,7 +45,7 @@ async def find_topics(
 
 
 def matches(name: str, words: Collection[str]) -> bool:
-    """True if each word, in lower case, is a part of the name in any case."""
+    """True if each word is a part of the name in lower case. `words`: in lower case."""
     lowered = name.lower()
     return all(word in lowered for word in words)
 

@@ -1,6 +1,6 @@
 """Partitions that are not as they should be, and what each waits for. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla_broker.metadata.image import BrokerRegistration
@@ -35,7 +35,7 @@ def _describe(state: PartitionRecord, brokers: Mapping[int, BrokerRegistration])
         trusted = (*state.isr, *state.eligible)
         if not trusted:  # all of them have lost their directories
             return "no leader", "an unclean election: no replica is known to have every acknowledged record"
-        who = f"one of brokers {_list(trusted)}" if len(trusted) > 1 else f"broker {_list(trusted)}"
+        who = f"one of {_name(trusted)}" if len(trusted) > 1 else _name(trusted)
         reason = "which have" if len(trusted) > 1 else "which has"
         return "no leader", f"{who} to return, {reason} every acknowledged record"
     missing = [one for one in state.replicas if one not in state.isr]
@@ -43,13 +43,17 @@ def _describe(state: PartitionRecord, brokers: Mapping[int, BrokerRegistration])
     catching_up = [one for one in missing if one not in absent]
     waits = []
     if absent:
-        waits.append(f"broker {_list(absent)} to return")
+        waits.append(f"{_name(absent)} to return")
     if catching_up:
-        waits.append(f"broker {_list(catching_up)} to catch up")
+        waits.append(f"{_name(catching_up)} to catch up")
     if state.adding or state.removing:
         target = [one for one in state.replicas if one not in state.removing]
-        return f"reassigned to brokers {_list(target)}", " and ".join(waits) or "the controller to end it"
+        return f"reassigned to {_name(target)}", " and ".join(waits) or "the controller to end it"
     return f"not in sync: {_list(missing)}", " and ".join(waits)
+
+
+def _name(brokers: Sequence[int]) -> str:
+    return f"broker{'s' if len(brokers) > 1 else ''} {_list(brokers)}"
 
 
 def _list(brokers: Iterable[int]) -> str:

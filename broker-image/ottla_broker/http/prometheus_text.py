@@ -112,13 +112,15 @@ measured by `python -m bench.scrape`.
 
 
 def is_open_metrics_accepted(accept: str) -> bool:
-    """True if the header Accept of a request prefers OpenMetrics, as Prometheus' does."""
+    """True if the header Accept of a request names OpenMetrics, as Prometheus' does. Preferences in
+    it are not compared.
+    """
     return "application/openmetrics-text" in accept
 
 
 def format_header(metric: Metric, *, open_metrics: bool = False) -> str:
-    """OpenMetrics names a counter without `_total`. A counter without that suffix is untyped in
-    it.
+    """The lines HELP and TYPE of a metric. `open_metrics`: a counter is named without its suffix
+    `_total`, and one without that suffix gets the type `unknown`.
     """
     name, kind = metric.name, str(metric.kind)
     if open_metrics and kind == "counter":

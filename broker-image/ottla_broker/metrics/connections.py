@@ -26,7 +26,8 @@ CONNECTIONS_REFUSED = counter(
     "ottla_connections_refused_total", "Connections refused because of a limit on connections."
 )
 AUDIT_DROPPED = counter(
-    "ottla_audit_dropped_lines_total", "Lines of the audit log that were not written: there were too many at a time."
+    "ottla_audit_dropped_lines_total",
+    "Lines of the audit log that were not written: there were too many at a time, or a write failed.",
 )
 _QUOTA_DOC = "by client quota and entity; above a thousand entities the rest is (others)."
 THROTTLED = counter(

@@ -10,27 +10,27 @@ TELEMETRY_DROPPED = counter(
     "Values that clients pushed and that are not shown: there were too many series.",
 )
 GROUPS = gauge(
-    "kafka_coordinator_group_groupmetadatamanager_numgroups", "Consumer groups that this broker coordinates."
+    "kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups of any protocol that this broker coordinates."
 )
 GROUPS_STABLE = gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupsstable",
-    "Consumer groups that this broker coordinates and whose members have their assignments.",
+    "Groups of any protocol that this broker coordinates and whose members have their assignments.",
 )
 GROUPS_EMPTY = gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupsempty",
-    "Consumer groups that this broker coordinates and that have no members.",
+    "Groups of any protocol that this broker coordinates and that have no members.",
 )
 GROUPS_PREPARING = gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance",
-    "Consumer groups that this broker coordinates and whose members are joining a rebalance.",
+    "Groups of any protocol that this broker coordinates and whose members are joining a rebalance.",
 )
 GROUPS_COMPLETING = gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance",
-    "Consumer groups that this broker coordinates and that wait for their leader's assignment.",
+    "Groups of any protocol that this broker coordinates and that wait for their leader's assignment.",
 )
 GROUPS_DEAD = gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupsdead",
-    "Consumer groups that this broker coordinates and that are being removed.",
+    "Groups of any protocol that this broker coordinates and that are being removed.",
 )
 GROUP_COUNT = gauge(
     "kafka_server_group_coordinator_metrics_group_count",

@@ -95,7 +95,7 @@ class AppendedOffsets:
     ) -> Buffer:
         """The bytes to append: `records` itself, changed in place, if no batch is left out.
 
-        Raises ValueError for a batch that reaches SOURCE_OFFSET_LIMIT.
+        Raises ValueError for a batch that reaches SOURCE_OFFSET_LIMIT; KafkaError: CORRUPT_MESSAGE.
         """
         log = mirrored.partition.log
         end, kept = log.end, []

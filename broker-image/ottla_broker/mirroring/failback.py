@@ -1,7 +1,8 @@
 """Failback: a topic with records of its own becomes mirrored, after its mirror has failed over or
 after its own failover.
 
-For each partition that this broker leads and whose join offset is not in the metadata yet:
+For each partition that this broker leads, until its join offset is in the metadata and its log is
+truncated there:
 
 1. The source's leader reports which of this cluster's leader epochs it mirrored and where its own
    records begin. With the epochs of the log here that gives the offset below which both logs are
@@ -46,7 +47,7 @@ from ottla_broker.wire.message_reader import MalformedMessage
 logger = logging.getLogger(__name__)
 
 RETRY_PAUSE_S: Final = 1.0
-BLOCKED_RETRY_PAUSE_S: Final = 5.0  # while every partition waits for an operator
+BLOCKED_RETRY_PAUSE_S: Final = 5.0  # while every partition waits for a person (`needs_operator`)
 T = TypeVar("T")
 
 
@@ -175,7 +176,7 @@ class MirrorFailback:
             await self._attempt(point.target, self._report_join(point))
 
     async def _attempt(self, target: FailbackPartition, work: Coroutine[object, object, T]) -> T | None:
-        """Returns None if it failed and must be retried."""
+        """The result of the work. None also if it failed and must be retried."""
         try:
             return await work
         except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:

@@ -32,7 +32,8 @@ async def report_end_offset(
     partition: Partition, broker_id: int, source_high_watermark: int, send_report: SendReport
 ) -> None:
     """Reports the end offset of the mirrored records to the controller. Returns when the report is
-    committed, or when this broker's leader epoch has ended.
+    committed, when this broker's leader epoch has ended, or when the controller refuses the report
+    because the failover was reverted.
     """
     epoch = partition.leader_epoch
 

@@ -159,7 +159,7 @@ async def reset_offsets(client: Client, ends: Mapping[TopicPartition, int]) -> N
 
 
 async def list_groups(client: Client, ignored: frozenset[ErrorCode] = COORDINATOR_UNAVAILABLE_ERRORS) -> list[str]:
-    """Names of all groups, without those whose coordinators respond with an `ignored` error.
+    """Names of all groups, without those of brokers that respond with an `ignored` error.
 
     Raises KafkaError.
     """
@@ -174,7 +174,9 @@ async def list_groups(client: Client, ignored: frozenset[ErrorCode] = COORDINATO
 
 
 async def fetch_committed_offsets(client: Client, group: str) -> dict[TopicPartition, CommittedOffset]:
-    """Empty for a group that does not exist."""
+    """Empty for a group that does not exist. Partitions whose offset has an error are left out.
+    Raises KafkaError.
+    """
     response = await client.send_to_coordinator(group, OffsetFetchRequest(group_id=GroupId(group), topics=None))
     if response.error_code is ErrorCode.group_id_not_found:
         return {}

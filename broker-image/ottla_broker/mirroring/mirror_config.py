@@ -62,10 +62,11 @@ class FetchLimits:
 class MirrorConfig:
     """`bootstrap_servers` are host:port pairs separated by commas.
 
-    `resyncs_on_truncation`: a partition whose source has diverged is mirrored again from the
-    source's log. `truncates_on_divergence`: records that the source does not have may be truncated
-    when a topic becomes mirrored. `appends_records`: mirrored records get offsets of their own
-    here. `topic_prefix` comes before a topic's name. `users`: whose credentials are copied.
+    `resyncs_on_truncation`: a topic whose source has diverged is deleted and mirrored again from
+    the source's log; with appended offsets, its partitions continue at the divergence.
+    `truncates_on_divergence`: records that the source does not have may be truncated when a topic
+    becomes mirrored. `appends_records`: mirrored records get offsets of their own here.
+    `topic_prefix` comes before a topic's name. `users`: whose credentials are copied.
     `credentials_version` is only compared: another one makes brokers reconnect.
     """
 

@@ -88,12 +88,14 @@ class MirrorManager:
             yield from list(failback.partitions.values())
 
     def failback_partition(self, partition: Partition) -> FailbackPartition | None:
-        """None unless the partition's join offset is still to be found."""
+        """None unless the partition fails back here (`needs_failback`)."""
         failbacks = self._failbacks.values()
         return next((found for it in failbacks if (found := it.partitions.get(partition))), None)
 
     def source_error(self, mirror: str) -> str:
-        """The reason why this broker cannot reach the mirror's source; empty if it can."""
+        """The reason why this broker cannot reach the mirror's source; empty if it can, or mirrors
+        nothing from it.
+        """
         fetchers = self._fetchers.get(mirror)
         return "" if fetchers is None else fetchers.source_error
 
@@ -230,8 +232,9 @@ class MirrorManager:
 
 
 def desired_partitions(image: MetadataImage, partition: Partition) -> dict[str, MirroredPartition]:
-    """What of the partition this broker must mirror, by mirror: nothing unless it leads the
-    partition, else one MirroredPartition for each source. Pure.
+    """What this broker must mirror into the partition, by mirror: nothing unless it leads the
+    partition, else one MirroredPartition for each source of a mirror that replicates. Sources that
+    are stopped or need a failback first are left out. Pure.
     """
     if not partition.is_leader:
         return {}

@@ -30,7 +30,7 @@ BYTES_PER_OFFSET_WINDOW: Final = 16 << 20  # older bytes count for half with eve
 SendReport = Callable[[str, MirrorReport], Awaitable[None]]
 """Sends a leader's report with the topic's name to the controller and returns when it is committed.
 
-Raises KafkaError.
+Raises KafkaError, OSError, TimeoutError.
 """
 
 

@@ -109,7 +109,8 @@ async def fetch_source_metadata(client: Client, names: Iterable[str] | None) -> 
 async def describe_topics(
     client: Client, resource_type: int, names: Sequence[str], keys: tuple[str, ...]
 ) -> AsyncGenerator[DescribeConfigsResult, None]:
-    """Describes the configs of topics, in requests of bounded size.
+    """Describes the configs `keys` of the named resources of one type, in requests of bounded size.
+    They are topics, or users (`credential_sync`). Results may have error codes.
 
     Raises OSError, TimeoutError, KafkaError.
     """
@@ -147,7 +148,8 @@ class OriginReader:
         self._is_unsupported = False
 
     async def add_origins(self, source: SourceMetadata, names: Sequence[str]) -> SourceMetadata:
-        """`source` with the origins and sources of these topics.
+        """`source` with the origins and sources of these topics; as it is if the source reports
+        none.
 
         Raises OSError, TimeoutError, KafkaError.
         """

@@ -39,7 +39,9 @@ class FetcherMirror(Protocol):
     def client_id(self) -> str: ...
 
     def reassign_partition(self, mirrored: MirroredPartition) -> None:
-        """Called when another broker of the source leads the partition."""
+        """Called when another broker of the source leads the partition, and when the connection is
+        lost.
+        """
 
     def record_epochs(self, mirrored: MirroredPartition) -> None:
         """Records `mirrored.unrecorded_epochs` in the metadata, before the partition is fetched any

@@ -91,7 +91,7 @@ def encode_position_marker(
 ) -> bytes:
     """A marker that stores `position` (above 0) and takes one offset.
 
-    No batch of the source with another position may precede it.
+    The last batch of the source before it, if there is one, must end at this position too.
     """
     last = position - 1
     return encode_end_transaction_marker(

@@ -118,6 +118,10 @@ class UpdateOrigins:
 
 @dataclass(frozen=True, slots=True)
 class AddSource:
+    """The source is appended to a topic from now on, or what is known of it has changed. The topic
+    is created if it does not exist.
+    """
+
     source: NewAppendedSource
 
 

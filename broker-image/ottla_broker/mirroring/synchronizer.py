@@ -67,7 +67,7 @@ SOURCE_RETRY_PAUSE_S: Final = 2.0  # after a source could not be read
 
 @dataclass(frozen=True, slots=True)
 class MirrorProblems:
-    """`source_error`: why the source cannot be read; empty if it can.
+    """`source_error`: why the last synchronisation with the source failed; empty if it did not.
 
     `rejected_topics`: topic here → why it is not mirrored.
     """
@@ -176,11 +176,15 @@ class MirrorSynchronizer:
                 len(changes.to_remove),
             )
         skipped = ", ".join(sorted(changes.skipped))
-        reason = f"credentials of {skipped} are not copied: these users are this cluster's own" if skipped else ""
+        reason = ""
+        if skipped:
+            reason = f"credentials of {skipped} are not copied: the users are super users or have credentials here"
         self._log_warning(mirror, USERS, reason)
 
     async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> SyncedTopics:
-        """Brings topics, partitions and settings to those of the source."""
+        """Brings topics, partitions and settings to those of the source, and returns the topics
+        that are copied. Raises KafkaError, OSError, TimeoutError, MalformedMessage.
+        """
         source = await fetch_source_metadata(client, None)
         if source.cluster_id == self._cluster_id:
             raise KafkaError(ErrorCode.invalid_config, "the mirror's source is this cluster itself")

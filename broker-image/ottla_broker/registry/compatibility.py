@@ -48,7 +48,9 @@ def parse_level(text: object) -> CompatibilityLevel:
 
 
 def level_of(state: RegistryState, subject: str) -> CompatibilityLevel:
-    """The level that applies to a subject: its own, else its context's, else the registry's."""
+    """The level that applies to a subject: that of the first of its `setting_scopes` that has one,
+    else DEFAULT_LEVEL.
+    """
     for scope in state.setting_scopes(subject):
         if (level := state.configs.get(scope, {}).get("compatibilityLevel")) is not None:
             return parse_level(level)

@@ -14,7 +14,8 @@ listeners are in upper case.
 
 async def listen(host: str, port: int) -> list[socket.socket]:
     """Opens sockets that listen on every address of the host; without a host, on all addresses of
-    the machine. Raises OSError.
+    the machine. Of several addresses, those that the machine does not have are left out. Raises
+    OSError, also if it has none of them.
     """
     loop = asyncio.get_running_loop()
     addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -35,6 +36,8 @@ async def listen(host: str, port: int) -> list[socket.socket]:
                 sockets.pop().close()  # a machine without IPv6 resolves names to IPv6 addresses too
                 continue
             each.listen(BACKLOG)
+        if not sockets:
+            raise OSError(errno.EADDRNOTAVAIL, f"this machine has no address of {host!r}")
     except OSError:
         for each in sockets:
             each.close()

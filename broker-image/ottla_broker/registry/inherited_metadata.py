@@ -1,8 +1,9 @@
 """Metadata and rules that a schema gets from the version before it and from its subject's config.
 
 A client that registers the text alone, as serialisers do, keeps the metadata and rules that someone
-has added to the latest version. Those of the request replace them. A config has defaults, which
-both replace, and overrides. Pure.
+has added to the latest version. Those of the request replace them. The result is then merged with
+the config's defaults, over which it takes precedence, and with the config's overrides, which take
+precedence over it. Pure.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,7 @@ def with_inherited(state: RegistryState, subject: str, schema: Schema) -> Schema
 
 
 def find_config(state: RegistryState, subject: str) -> JsonObject:
-    """The config of the subject, else of its context, else of the whole registry."""
+    """The config of the first of the subject's `setting_scopes` that has one; empty without one."""
     return next((state.configs[scope] for scope in state.setting_scopes(subject) if scope in state.configs), {})
 
 

@@ -1,8 +1,8 @@
 """The schema ids of subjects, for the validation of produced records.
 
-The broker that leads `_schemas` knows every id. Another one may be some milliseconds behind, so an
-id that it does not know counts as unknown only once it has read everything that the leader had
-after the id was first asked for.
+The broker that leads `_schemas` knows every id. Another one may be some milliseconds behind. So an
+id that it does not know counts as unknown only after a complete catch-up with the leader that began
+when the id was first asked for, or later.
 """
 
 import asyncio
@@ -30,8 +30,9 @@ class KnownSchemaIds:
         self._catching_up: asyncio.Task[None] | None = None
 
     def is_known(self, subject: str, schema_id: int) -> bool | None:
-        """True if the subject has the schema. None if this broker does not know yet: the caller
-        asks again after a moment, in which the broker catches up with the leader.
+        """True if a version of the subject, soft-deleted or not, has the schema. None if this
+        broker does not know yet: the caller asks again after a moment, in which the broker catches
+        up with the leader.
         """
         versions = self._topic.state.subjects.get(subject, {}).values()
         if any(version.id == schema_id for version in versions):

@@ -1,8 +1,8 @@
 """The schema registry of a broker, loaded when it is used first.
 
-Its sockets listen from the broker's start. The first connection, or the first record of a topic
-that validates schema ids, loads the rest: so a broker whose registry nobody uses needs no memory
-for it and starts as fast as one without.
+Its sockets listen from the broker's start. The first connection, the first page of the console that
+needs schemas, or the first record of a topic that validates schema ids, loads the rest: so a broker
+whose registry nobody uses needs no memory for it and starts as fast as one without.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ class LazyRegistry:
         broker.schema_ids = self
 
     async def start(self, address: HttpAddress, advertised_host: str, certificates: ListenerCertificates) -> Endpoint:
-        """Listens, and returns the endpoint to which other brokers forward requests. Raises OSError
-        when the port is taken, TlsConfigError.
+        """Listens, and returns the endpoint to which other brokers forward requests. Raises
+        OSError, for example when the port is taken; TlsConfigError.
         """
         config = self._broker.config
         listener = config(SCHEMA_REGISTRY_SECURITY_LISTENER) or config.listeners[0].name
@@ -60,7 +60,9 @@ class LazyRegistry:
         return None
 
     async def load(self) -> Any:
-        """Loads the SchemaRegistry, and returns it when it has read the schemas."""
+        """Loads the SchemaRegistry, and returns it when it has read the schemas, or after the
+        server's START_TIMEOUT_S.
+        """
         self._load_soon()
         await self._is_serving.wait()
         return self._server.registry

@@ -28,8 +28,9 @@ def parse_mode(text: object) -> Mode:
 
 
 def mode_of(state: RegistryState, subject: str | None) -> Mode:
-    """The mode that applies to a subject, or to the whole registry (None). READONLY_OVERRIDE of the
-    registry overrides the subject's own mode.
+    """The mode that applies to a subject, or to the whole registry (None): that of the first of the
+    `setting_scopes` that has one, else DEFAULT_MODE. READONLY_OVERRIDE of the registry overrides
+    the subject's own mode.
     """
     if state.modes.get(None) == Mode.readonly_override:
         return Mode.readonly_override
@@ -43,7 +44,8 @@ def check_writable(state: RegistryState, subject: str | None) -> None:
     """Raises RegistryError if the mode allows no changes."""
     mode = mode_of(state, subject)
     if mode in (Mode.readonly, Mode.readonly_override, Mode.forward):
-        raise errors.operation_not_permitted(f"Subject {subject} in context is in {mode} mode")
+        what = "The registry" if subject is None else f"Subject {subject}"
+        raise errors.operation_not_permitted(f"{what} is in {mode} mode")
 
 
 def plan_mode(state: RegistryState, subject: str | None, mode: Mode, *, force: bool) -> list[SchemasRecord]:

@@ -12,7 +12,7 @@ from ottla_broker.registry.compatibility import (
     level_of,
     versions_to_check,
 )
-from ottla_broker.registry.inherited_metadata import with_inherited
+from ottla_broker.registry.inherited_metadata import find_config, with_inherited
 from ottla_broker.registry.modes import Mode, check_writable, mode_of
 from ottla_broker.registry.record_format import SchemasRecord, context_record, schema_key, schema_value
 from ottla_broker.registry.schema import LATEST, NamedSchema, Reference, Schema
@@ -27,8 +27,9 @@ MAX_REFERENCED_CHARACTERS: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a client asks to register. `schema.text`: as `parse_schema` prints it. `id`, `version`:
-    those that an import requests; None: the registry assigns them. `normal_form`: as in
+    """What a client asks to register. `schema.text`: as `parse_schema` prints it. `id`: required in
+    IMPORT mode, and refused in others; None: the registry assigns it. `version`: outside of IMPORT
+    mode it must be the next one; None: the registry assigns it. `normal_form`: as in
     `RegistryState.find_in_subject`.
     """
 
@@ -86,7 +87,7 @@ def plan_schema_registration(state: RegistryState, registration: Registration) -
     registration = _with_deleted_text(state, registration)
     number = next_version(state, subject)
     if registration.version not in (None, number):
-        raise errors.invalid_version(f"{registration.version}, and the next version is {number}")
+        raise errors.RegistryError(42202, f"Version {registration.version} is not the next one, which is {number}.")
     check = plan_check(state, subject, registration.schema)
     return _new_version(state, registration, number, allocate_id(state, registration), check)
 
@@ -123,7 +124,7 @@ def _new_version(
 
 
 def next_version(state: RegistryState, subject: str) -> int:
-    """One more than the highest number, of which the version may be soft-deleted."""
+    """One more than the highest number of a version of the subject, soft-deleted or not."""
     return max(state.subjects.get(subject, {}), default=0) + 1
 
 
@@ -138,10 +139,11 @@ def allocate_id(state: RegistryState, registration: Registration) -> int:
 
 def plan_check(state: RegistryState, subject: str, schema: Schema) -> CompatibilityCheck:
     """The check that a registration of the schema has to pass: against the versions that the
-    subject's level demands, of the schema's compatibility group if the subject's config names one.
+    subject's level demands, of the schema's compatibility group if the subject's config
+    (`find_config`) names one.
     """
     level = level_of(state, subject)
-    config = state.configs.get(subject) or state.configs.get(None) or {}
+    config = find_config(state, subject)
     group = compatibility_group(config, schema.metadata)
     versions = state.versions(subject)
     if config.get("compatibilityGroup") is not None:

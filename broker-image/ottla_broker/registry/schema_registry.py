@@ -139,8 +139,8 @@ class SchemaRegistry:
     async def find_incompatibilities(
         self, subject: str, schema: Schema, level: CompatibilityLevel, versions: Sequence[SchemaVersion]
     ) -> list[str]:
-        """Reasons why the schema is incompatible with one of the versions: the first one of which
-        that is so. Empty if it is compatible with all. Raises RegistryError.
+        """The reasons why the schema is incompatible with one of the versions: the first that it is
+        incompatible with. Empty if it is compatible with all. Raises RegistryError.
         """
         new = None
         for version in versions:

@@ -27,8 +27,8 @@ STORED_FIELDS: Final = (
 
 
 def plan_config(state: RegistryState, subject: str | None, request: JsonObject) -> list[SchemasRecord]:
-    """The record that changes a config; fields that the request leaves out keep their values.
-    Raises RegistryError.
+    """The record that changes a config. Fields that the request leaves out keep their values; null
+    removes a field of STORED_FIELDS. Raises RegistryError, also if no field would remain.
     """
     check_writable(state, subject)
     fields = dict(state.configs.get(subject, {}))

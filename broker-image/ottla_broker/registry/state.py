@@ -234,7 +234,8 @@ class RegistryState:
 
     def setting_scopes(self, subject: str | None) -> Iterator[str | None]:
         """The scopes in which a setting of the subject is looked up, in this order: the subject,
-        its context, the whole registry."""
+        its context, the whole registry (None), and `:.__GLOBAL:`, Confluent's global context.
+        """
         if subject:
             yield subject
             context = context_of(subject)

@@ -58,7 +58,9 @@ def highest_id_subject(context: str) -> str:
 
 
 def is_valid_subject(text: str) -> bool:
-    """False for control characters and the registry's own names, as in Confluent's registry."""
+    """False for an empty name, control characters and the registry's own names, as in Confluent's
+    registry.
+    """
     name = parse_subject(text).name
     return bool(name) and name not in RESERVED_NAMES and not any(ord(it) < 32 or ord(it) == 127 for it in text)
 

@@ -1,8 +1,8 @@
 """The worker process that parses and compares schemas: one per broker, started when first needed.
 
-A request that takes longer than REQUEST_TIMEOUT_S ends the process, and its schema is treated as
-invalid; the next request starts another process. Requests are processed one at a time, and never
-block the event loop.
+A request that takes longer than REQUEST_TIMEOUT_S ends the process, as one that needs too much
+memory may do. Its schema is treated as invalid; the next request starts another process. Requests
+are processed one at a time, and never block the event loop.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class SchemaWorker:
         except (OSError, asyncio.IncompleteReadError):
             await self._kill()
             logger.warning("the schema worker ended while it processed a request of %d bytes", len(request))
-            raise invalid_schema("it needs too much memory") from None
+            raise invalid_schema("its processing failed, probably because it needs too much memory") from None
         except asyncio.CancelledError:  # the next request would get this one's response
             await self._kill()
             raise

@@ -28,9 +28,9 @@ class AuditedResource(msgspec.Struct, frozen=True):
 
 
 class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """`time`: RFC 3339, UTC. `request`: Kafka's name of the API. `operation`: operation of an
-    access rule, such as WRITE. `result`: `denied`, `done`, or the error code for which a change was
-    not done.
+    """`time`: RFC 3339, UTC. `request`: Kafka's name of the API; of the schema registry, method and
+    path. `operation`: that of an access rule, such as WRITE, or another one, such as LOGIN.
+    `result`: `denied`, `done`, or the error code for which a change was not done.
     """
 
     time: str

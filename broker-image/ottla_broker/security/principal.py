@@ -46,8 +46,8 @@ _SHORT: Final = {
 
 def principal_from_certificate(peer: Mapping[str, Any] | None, mapper: PrincipalMapper = DEFAULT) -> Principal:
     """The principal of a client certificate as `SSLSocket.getpeercert` returns it: its subject in
-    the form of RFC 2253, by `ssl.principal.mapping.rules`. None: the client presented no
-    certificate. Raises NoMatchingRule.
+    the form of RFC 2253, by `ssl.principal.mapping.rules`. ANONYMOUS for `peer` None, when the
+    client presented no certificate, and for one without a subject. Raises NoMatchingRule.
     """
     if not peer or not peer.get("subject"):
         return ANONYMOUS

@@ -22,7 +22,9 @@ _OPERATIONS: Final = {it.name.replace("_", ""): it for it in Operation}
 
 
 def parse_restricted_super_users(text: str) -> dict[str, Rights]:
-    """`User:operator=Cluster:Alter,Topic:Create;…`, in any case. Raises ValueError."""
+    """`User:operator=Cluster:Alter,Topic:Create;…`. Types and operations may be in upper or lower
+    case. Raises ValueError.
+    """
     found: dict[str, Rights] = {}
     for entry in filter(None, map(str.strip, text.split(";"))):
         principal, _, rights = entry.rpartition("=")  # names of certificates have equals signs

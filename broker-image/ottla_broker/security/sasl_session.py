@@ -64,7 +64,8 @@ FindCredential = Callable[[str, ScramMechanism], ScramCredential | None]
 @dataclass(frozen=True, slots=True)
 class ListenerSasl:
     """SASL of a listener. `plain_users`: passwords by name. `max_session_s`: by mechanism; 0:
-    without end. `is_optional`: clients that do not log in are served as User:ANONYMOUS.
+    without end. `login_timeout_s`: time in which a client must log in; 0: no limit. `is_optional`:
+    clients that do not log in are served as User:ANONYMOUS.
     """
 
     mechanisms: tuple[str, ...]
@@ -162,7 +163,9 @@ class SaslSession:
 
     @property
     def lifetime_ms(self) -> int:
-        """Milliseconds until the session expires; 0: never, or not authenticated yet."""
+        """Milliseconds until the session expires; 0: never, not authenticated yet, or expired
+        already.
+        """
         return 0 if self.expires_s is None else max(0, round((self.expires_s - self._now_s()) * 1000))
 
     def _may_authenticate(self) -> bool:

@@ -44,7 +44,9 @@ class Push(msgspec.Struct, frozen=True):
 @dataclass(slots=True)
 class ClientInstance:
     """`version`: the version of all subscriptions at which `subscription` was computed. `get_ms`,
-    `push_ms`: when its last requests were accepted; `seen_ms`: when its last request arrived."""
+    `push_ms`: when its last requests arrived that were not too early, by `accept_get` and
+    `accept_push`; `seen_ms`: when its last request arrived.
+    """
 
     client: ClientParameters
     subscription: ClientSubscription

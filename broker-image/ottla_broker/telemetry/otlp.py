@@ -3,7 +3,8 @@
 The messages come from the library `opentelemetry-proto` (the extra `telemetry`), which is imported
 with the first push: it takes some megabytes of memory. Names are translated to Prometheus' as by
 the OpenTelemetry collector: a character that Prometheus does not allow becomes an underscore, and a
-counter ends in `_total`. A histogram is exposed as its count and sum.
+counter ends in `_total`. A histogram is exposed as its count and sum. Exponential histograms and
+summaries are left out.
 """
 
 import math

@@ -20,7 +20,9 @@ MAX_CONTEXTS: Final = 32
 
 
 def find_contexts(batches: Iterable[memoryview | None]) -> list[TraceContext]:
-    """The different sampled traces, in the order of the records; at most MAX_CONTEXTS."""
+    """The different contexts of sampled traces, in the order of the records; at most
+    MAX_CONTEXTS.
+    """
     found: dict[TraceContext, None] = {}
     for batch in islice(batches, MAX_BATCHES):
         if batch is not None and HEADER_SIZE <= len(batch) <= MAX_BATCH_BYTES:

@@ -33,7 +33,9 @@ class ReplicationWatch:
     fetches: dict[int, ReplicaFetch] = field(default_factory=dict)
 
     def start(self) -> None:
-        """The leader notifies the `low_watermark_waiters` that it has at each follower's fetch."""
+        """Registers the watch with the `low_watermark_waiters`, which the leader notifies at each
+        fetch of a follower.
+        """
         self.partition.low_watermark_waiters.add(self.record_fetches)
 
     def stop(self) -> None:

@@ -1,8 +1,8 @@
 """The spans of one request. Pure.
 
 - The request is a span of kind server, and its phases are the children.
-- If all contexts of its records are of one trace, the request is a part of that trace. If they are
-  of several, it begins its own and has links to them.
+- If all contexts of its records are of one trace, the request is a part of that trace. Otherwise it
+  begins its own, and has links to the traces of its records.
 """
 
 from collections.abc import Callable, Mapping, Sequence

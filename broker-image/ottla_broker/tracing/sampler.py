@@ -25,7 +25,9 @@ class Sampler:
     _traces: int = 0  # in this second
 
     def is_sampled(self) -> bool:
-        """Decides about the next request, and counts it if it is traced."""
+        """True if the next request is traced. A request that only MAX_TRACES_PER_S excludes is
+        counted as limited.
+        """
         if self.random() >= self.ratio():
             return False
         now_s = self.clock()

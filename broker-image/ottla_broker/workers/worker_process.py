@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG: Final = 1
 
 
 class WorkerFailed(Exception):
-    """A worker could not start for the first time."""
+    """A worker could not start for the first time, or the HTTP server of all workers could not."""
 
 
 class WorkerProcess:
@@ -45,7 +45,7 @@ class WorkerProcess:
         self._was_ready = False
 
     async def run(self) -> None:
-        """Returns when the worker has stopped after `stop`. Raises WorkerFailed."""
+        """Returns when the worker has stopped after `stop` or `kill`. Raises WorkerFailed."""
         loop = asyncio.get_running_loop()
         backoff = RestartBackoff()
         while not self._stop.is_set():
@@ -62,7 +62,9 @@ class WorkerProcess:
 
     async def stop(self) -> None:
         """Sends SIGTERM, upon which the broker hands its partitions over, and SIGKILL after
-        STOP_TIMEOUT_S. Returns when the process has exited."""
+        STOP_TIMEOUT_S. Returns when the process has exited, or SIGKILL is sent; `run` returns when
+        it has exited.
+        """
         self._stop.set()
         if self._process is None:
             return

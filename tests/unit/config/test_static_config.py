@@ -15,6 +15,7 @@ from ottla_broker.config import (
     Config,
     Listener,
     SettingError,
+    find_setting_problems,
 )
 
 # The keys and the format of the file that Kafka ships for a single node.
@@ -75,6 +76,17 @@ def test_later_files_and_set_take_precedence_and_duplicate_keys_are_reported(tmp
     config = Config.load([first, second], ["num.partitions=5"])
     assert config(NUM_PARTITIONS) == 5
     assert config(BROKER_RACK) == "one"
+
+
+@pytest.mark.parametrize("name", ["ssl.key.password", "listener.name.client.ssl.key.password"])
+def test_notes_about_duplicate_keys_have_no_secrets(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "a.properties"
+    file.write_text(
+        f"log.dirs=/a\nlisteners=CLIENT://:1\nlistener.security.protocol.map=CLIENT:PLAINTEXT\n"
+        f"{name}=first-secret\n{name}=second-secret"
+    )
+    (note,) = Config.load([file]).notes
+    assert note == f"{file}:5: {name} replaces {name} of {file}:4"
 
 
 def test_all_problems_of_a_file_are_reported_with_their_lines(tmp_path: Path) -> None:
@@ -234,6 +246,23 @@ def test_the_node_of_a_broker_is_set_or_the_operators_or_the_host(monkeypatch: p
     assert (config(BROKER_NODE), config.notes) == ("mine", ())
     with pytest.raises(SettingError, match=r"--set: broker\.node cannot be ''; allowed: a name"):
         Config.load([], ["log.dirs=/a", "broker.node="])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("node.id", "${env:ID}"),
+        ("broker.id", "${env:ID}"),
+        ("listener.name.client.max.connections", "${env:LIMIT}"),
+        ("listener.name.client.plain.sasl.jaas.config", "${directory:/secrets:jaas}"),
+    ],
+)
+def test_references_are_no_problem_before_a_broker_resolves_them(name: str, text: str) -> None:
+    assert find_setting_problems(name, text) == ()
+
+
+def test_a_reference_does_not_hide_an_unknown_name() -> None:
+    assert find_setting_problems("nonsense", "${env:ID}")
 
 
 def test_environment_variables_are_substituted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

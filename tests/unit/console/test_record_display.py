@@ -21,6 +21,7 @@ from tests.unit.console.record_strategies import RECORDS
         (b"12", "text", "12"),
         (b"\x00\x01A", "binary", f"00000000  {'00 01 41':<47}  ..A"),
         ("\u202egnp.exe".encode(), "text", "\\u202egnp.exe"),
+        ('{"a":"\u202egnp.exe"}'.encode(), "json", '{"a": "\\u202egnp.exe"}'),
     ],
 )
 def test_bytes_are_shown_as_what_they_are(data: bytes | None, kind: str, text: str) -> None:

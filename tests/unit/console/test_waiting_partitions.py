@@ -22,8 +22,9 @@ BROKERS = {1: registration(1), 2: registration(2), 3: registration(3, fenced=Tru
         ((1, 2), (1,), 1, (), (), "not in sync: 2", "broker 2 to catch up"),
         ((1, 2, 3), (1,), 1, (), (), "not in sync: 2, 3", "broker 3 to return and broker 2 to catch up"),
         ((1, 9), (1,), 1, (), (), "not in sync: 9", "broker 9 to return"),
-        ((2, 1), (1,), 1, (2,), (1,), "reassigned to brokers 2", "broker 2 to catch up"),
-        ((2, 1), (1, 2), 1, (2,), (1,), "reassigned to brokers 2", "the controller to end it"),
+        ((1, 3, 9), (1,), 1, (), (), "not in sync: 3, 9", "brokers 3, 9 to return"),
+        ((2, 1), (1,), 1, (2,), (1,), "reassigned to broker 2", "broker 2 to catch up"),
+        ((2, 1), (1, 2), 1, (2,), (1,), "reassigned to broker 2", "the controller to end it"),
     ],
 )
 def test_waiting_partition_names_the_brokers_that_it_needs(

@@ -12,7 +12,7 @@ from ottla_broker.registry.deletions import plan_subject_deletion, plan_version_
 from ottla_broker.registry.errors import RegistryError
 from ottla_broker.registry.modes import Mode, mode_of, plan_mode
 from ottla_broker.registry.record_format import decode_record
-from ottla_broker.registry.registrations import resolve_references
+from ottla_broker.registry.registrations import plan_check, resolve_references
 from ottla_broker.registry.schema import Reference, Schema
 from ottla_broker.registry.settings import describe_config, plan_config
 from ottla_broker.registry.state import RegistryState, SchemaVersion
@@ -61,6 +61,16 @@ def test_a_deleted_subject_loses_its_settings() -> None:
     registry.delete("a")
     assert code_of(lambda: describe_config(registry.state, "a", with_defaults=False)) == 40408
     assert describe_config(registry.state, "a", with_defaults=True) == {"compatibilityLevel": "BACKWARD"}
+
+
+@pytest.mark.parametrize("scope", [":.c:a", ":.c:", None])
+def test_versions_of_another_compatibility_group_are_not_checked(scope: str | None) -> None:
+    registry = Registry()
+    registry.write(plan_config(registry.state, scope, {"compatibilityGroup": "g"}))
+    registry.register(":.c:a", Schema("AVRO", '"int"', metadata={"properties": {"g": "1"}}))
+    other = plan_check(registry.state, ":.c:a", Schema("AVRO", '"long"', metadata={"properties": {"g": "2"}}))
+    same = plan_check(registry.state, ":.c:a", Schema("AVRO", '"long"', metadata={"properties": {"g": "1"}}))
+    assert (len(other.versions), len(same.versions)) == (0, 1)
 
 
 def test_an_import_keeps_ids_and_versions() -> None:

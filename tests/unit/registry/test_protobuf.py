@@ -52,6 +52,17 @@ def test_a_schema_is_the_same_as_text_and_as_descriptor() -> None:
     assert "// What somebody buys." in print_protobuf(ORDER)
 
 
+def test_octal_and_hexadecimal_numbers_are_reserved() -> None:
+    printed = print_protobuf(HEAD + "message M { reserved 010, 0x10 to 021; }", normalize=True)
+    assert "reserved 8, 16 to 17;" in printed
+
+
+@pytest.mark.parametrize("body", ["int32 a = 99999999999;", "enum E { A = 0; B = 99999999999; }"])
+def test_a_number_out_of_range_is_refused(body: str) -> None:
+    with pytest.raises(SchemaError, match="not a Protobuf schema"):
+        print_protobuf(HEAD + f"message M {{ {body} }}")
+
+
 def test_proto2_with_groups_defaults_and_extensions_is_printed() -> None:
     text = """
 syntax = "proto2";

@@ -1,8 +1,8 @@
 """Encodes JSON values in Avro. The JSON has the form in which the console shows decoded values.
 
-Bytes are base64; decimals, UUIDs, dates, times and timestamps are text, or the number that Avro
-stores. A value of a union belongs to the first branch that it fits, or names its branch as in
-Avro's JSON encoding: `{"string": "a"}`.
+Bytes are base64, and UUIDs are text. Decimals are text or numbers. Dates, times and timestamps are
+text, or the integer that Avro stores. A value of a union belongs to the first branch that it fits,
+or names its branch as in Avro's JSON encoding: `{"string": "a"}`.
 """
 
 import base64

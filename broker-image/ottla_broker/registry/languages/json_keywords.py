@@ -12,7 +12,9 @@ UNCOMPARABLE: Final = (
     "not", "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas", "contains", "minContains",
     "maxContains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "pattern",
 )  # fmt: skip
-"""Keywords that must not change, because what they accept cannot be compared."""
+"""Keywords that a new reader may drop, but not add or change: what two values of them accept cannot
+be compared.
+"""
 KEYWORDS_OF_TYPE: Final = {
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     "string": ("minLength", "maxLength", "pattern"),
@@ -80,8 +82,8 @@ def accepted_types(writer: dict[str, Any]) -> list[str]:
 
 
 def add_bounds_of_values(writer: dict[str, Any]) -> dict[str, Any]:
-    """Adds the bounds of an enum's values: the range of its numbers and the lengths of its
-    strings.
+    """Adds the bounds of the values of an enum or const: the range of its numbers and the lengths
+    of its strings.
     """
     values = values_of(writer)
     if values is None:
@@ -142,7 +144,9 @@ def lower_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
 
 
 def upper_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
-    """The maximum as its negative, so that of two bounds the greater is stricter."""
+    """The maximum as its negative, so that of two bounds the greater is stricter, and True if it is
+    exclusive. None without one.
+    """
     return bound(schema, "maximum", "exclusiveMaximum", lambda value: -value)
 
 
@@ -183,8 +187,8 @@ def compare_bounds(
 def find_changed_keywords(
     reader: dict[str, Any], writer: dict[str, Any], types: list[str], path: str
 ) -> Iterator[Incompatibility]:
-    """Keywords of UNCOMPARABLE that differ, without those of types that the writer does not
-    accept.
+    """Keywords of UNCOMPARABLE that the reader has and the writer lacks or has with another value,
+    without those of types that the writer does not accept.
     """
     of_other_types = {
         name
@@ -207,7 +211,9 @@ def tuple_items(schema: dict[str, Any]) -> tuple[list[Any], Any]:
 
 
 def merge_keyword(name: str, one: Any, other: Any) -> Any:
-    """A value of the keyword that accepts at least what both values together accept."""
+    """A value of the keyword that accepts everything that `one` and `other` both accept. It may
+    accept more.
+    """
     match name:
         case "required":
             return list(dict.fromkeys((*one, *other)))

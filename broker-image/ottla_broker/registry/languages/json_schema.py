@@ -63,7 +63,7 @@ def refuse_to_fetch(address: str) -> Any:
 
 
 def with_draft(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema, which names DEFAULT_DRAFT if it names no draft itself."""
+    """The schema, with DEFAULT_DRAFT as its `$schema` if it has none."""
     return schema if "$schema" in schema else {"$schema": DEFAULT_DRAFT, **schema}
 
 
@@ -99,7 +99,8 @@ class JsonDocument:
 
     def resolve(self, schema: Any) -> tuple[Any, "JsonDocument"]:
         """Follows the `$ref` of a subschema, and those that it leads to. Returns a schema without
-        `$ref`, and the document that it is in. Raises SchemaError.
+        `$ref`, and the document that it is in. A `$ref` beside assertions that the draft does not
+        ignore becomes an `allOf` of both, and is not followed. Raises SchemaError.
         """
         document: JsonDocument = self
         for _ in range(MAX_REFS):

@@ -1,7 +1,9 @@
 """Compatibility of Protobuf schemas: a reader's schema must read what a writer's has written.
 
 The rules are those of Confluent's registry: fields with the same number must have types that read
-each other's values. Fields may be added and removed, and their names may change.
+each other's values. Fields that are not required may be added, removed and renamed. None may be
+removed from a oneof that remains or moved into an existing one, and only one may be moved into a
+new one. Messages may be added but not removed, and the package must stay.
 """
 
 from typing import Any, Final

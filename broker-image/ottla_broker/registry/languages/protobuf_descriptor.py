@@ -90,7 +90,12 @@ def _add_well_known(pool: Any, name: str) -> None:
 def parse_descriptor(text: str, name: str) -> descriptor_pb2.FileDescriptorProto:
     """The descriptor of a schema, which gets the file name `name`. Names of types are as written.
     Raises SchemaError."""
-    file = decode_serialized(text) or build_file(parse_text(text))
+    try:
+        file = decode_serialized(text) or build_file(parse_text(text))
+    except SchemaError:
+        raise
+    except (ValueError, TypeError) as reason:  # such as a number that is out of range
+        raise SchemaError(f"not a Protobuf schema: {reason}") from None
     file.name = name
     return file
 
@@ -302,8 +307,13 @@ def parse_ranges(ranges: Iterable[str], maximum: int) -> Iterator[tuple[int, int
     """The first and the last number of each range, such as `4`, `5 to 7` or `8 to max`."""
     for text in ranges:
         start, _, end = (part.strip() for part in text.partition(" to "))
-        last = maximum if end == "max" else int(end or start, 0)
-        yield int(start, 0), last
+        first = parse_integer(start)
+        yield first, maximum if end == "max" else parse_integer(end) if end else first
+
+
+def parse_integer(text: str) -> int:
+    """A decimal number, a hexadecimal (`0x1f`) or an octal one (`017`). Raises ValueError."""
+    return int(text, 8 if text.lstrip("-").isdecimal() and text.lstrip("-").startswith("0") else 0)
 
 
 def option_value(option: ast.Option) -> Any:
@@ -321,7 +331,9 @@ def option_value(option: ast.Option) -> Any:
 
 
 def set_option(options: Any, option: ast.Option) -> None:
-    """Sets an option that Protobuf defines. A custom option remains in the schema's text only."""
+    """Sets an option that Protobuf defines. A custom option, and one whose value is a message,
+    remain in the schema's text only. Raises SchemaError for a value that the option cannot have.
+    """
     field = options.DESCRIPTOR.fields_by_name.get(option.name)
     if field is None or isinstance(option.value, ast.MessageLiteral) or field.message_type is not None:
         return
@@ -337,7 +349,9 @@ def set_option(options: Any, option: ast.Option) -> None:
 
 
 def set_field_option(field: Any, option: ast.Option) -> None:
-    """Sets an option of a field; `default` and `json_name` are fields of its descriptor."""
+    """Sets an option of a field; `default` and `json_name` are fields of its descriptor. Raises
+    SchemaError.
+    """
     value = option_value(option)
     if option.name == "default":
         if field.type == FieldProto.TYPE_BYTES:

@@ -91,7 +91,9 @@ def write_protobuf(file: FileDescriptor, text: str, name: str) -> bytes:
 
 
 def find_message(file: FileDescriptor, name: str) -> tuple[list[int], Descriptor]:
-    """The message with that name, after its message indexes. Raises ValueMismatch."""
+    """The message indexes and the descriptor of the message with that name; of the file's first
+    message for an empty name. Raises ValueMismatch.
+    """
     messages: list[Descriptor] = list(file.message_types_by_name.values())
     path: list[int] = []
     found: Descriptor | None = None

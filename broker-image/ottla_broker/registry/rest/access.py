@@ -3,8 +3,9 @@
 The registry has the TLS and the logins of one of the broker's listeners
 (`schema.registry.security.listener`). Where that listener asks for SASL, HTTP basic authentication
 is checked against the same users. A subject maps to the topic that it is named after: reading it
-needs DESCRIBE on the topic, which READ and WRITE imply, registering WRITE, deleting DELETE, its
-settings ALTER_CONFIGS.
+needs DESCRIBE on the topic, which READ and WRITE imply, registering WRITE, and deleting DELETE.
+Reading its settings needs DESCRIBE_CONFIGS, changing them ALTER_CONFIGS. Settings of the whole
+registry need these on the cluster.
 """
 
 import asyncio
@@ -46,8 +47,8 @@ class RegistryAccess:
     # -- authentication
 
     async def authenticate(self, request: web.Request) -> Principal:
-        """The principal of a request. Raises RegistryError 401, for a wrong password after the
-        delay of failed logins.
+        """The principal of a request. Raises RegistryError 401, for a wrong or missing password
+        after the delay of failed logins.
         """
         if self.protocol not in SASL_PROTOCOLS:
             return self._certificate_principal(request)
@@ -120,7 +121,9 @@ def resource_of(subject: str | None) -> Resource:
 
 
 def read_basic_credentials(header: str) -> tuple[str, str]:
-    """The name and the password in an Authorization header; empty ones without."""
+    """The name and the password in an Authorization header; empty ones if it is not valid basic
+    authentication.
+    """
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return "", ""

@@ -88,7 +88,8 @@ class SchemasApi:
 
     def _find_schema(self, request: web.Request) -> FoundSchema:
         """The schema with the id of the path, in the context that the request names; without one,
-        in the default context, else in the first other one that has the id. Raises RegistryError.
+        in the default context, else in the first other one that has the id. Contexts that have the
+        `subject` of the query come first among these. Raises RegistryError.
         """
         schema_id, state = id_of(request), self._registry.state
         subject = request.query.get("subject", "")

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 MAX_BODY_BYTES: Final = 16 << 20
 SHUTDOWN_TIMEOUT_S: Final = 1.0
 START_TIMEOUT_S: Final = 10.0
-"""How long the server waits for the schemas to be read before it answers requests."""
+"""How long the server waits at most for the schemas to be read before it answers requests."""
 
 RestHandler = Callable[[web.Request], Awaitable[web.Response]]
 
