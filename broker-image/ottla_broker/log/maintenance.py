@@ -60,7 +60,7 @@ class LogDirMaintenance:
 
     async def run(self) -> None:
         """Runs until cancelled. What fails with a KafkaError is logged, and done again the next
-        time. Raises OSError if a file cannot be removed."""
+        time."""
         each = self.intervals
         jobs: tuple[tuple[int, Callable[[], Awaitable[None]]], ...] = (
             (0, self.checkpoint_rolled_logs),
@@ -144,7 +144,7 @@ class LogDirMaintenance:
 
     async def remove_deleted_files(self) -> None:
         """Removes the files that retention and compaction have renamed, when their delay is over,
-        and the folders of deleted partitions at once. Raises OSError."""
+        and the folders of deleted partitions at once."""
         now_ms = self._runtime.now_ms()
         # A copy: topics come and go while files are removed.
         for log in list(self.directory.logs.values()):
@@ -161,4 +161,7 @@ class LogDirMaintenance:
 
 def _remove_all(remove: Callable[[str], None], paths: Sequence[str]) -> None:
     for path in paths:
-        remove(path)
+        try:
+            remove(path)
+        except OSError as error:  # must not end the other work of the directory
+            logger.error("cannot remove %s, which stays until the next start: %s", path, error)

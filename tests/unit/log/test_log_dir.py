@@ -2,6 +2,7 @@
 partitions."""
 
 import asyncio
+import errno
 import json
 import subprocess
 import sys
@@ -195,6 +196,30 @@ def test_deleted_partitions_are_removed_in_the_background_and_after_a_crash(tmp_
     kill_directory(directory)
     again = open_directory(tmp_path)
     assert again.logs == {}
+    asyncio.run(LogDirMaintenance(again, MaintenanceIntervals()).remove_deleted_files())
+    assert list(tmp_path.glob("gone*")) == []
+
+
+def test_a_folder_that_cannot_be_removed_does_not_keep_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = open_directory(tmp_path)
+    for partition in range(2):
+        directory.create_log("gone", partition, TOPIC_ID, LogConfig())
+        directory.delete_log("gone", partition)
+    remove, disk = directory.storage.disk.remove_tree, directory.storage.disk
+
+    def remove_tree(path: str) -> None:
+        if "gone-0." in path:
+            raise OSError(errno.EIO, "Input/output error", path)
+        remove(path)
+
+    disk.remove_tree = remove_tree  # type: ignore[method-assign]
+    asyncio.run(LogDirMaintenance(directory, MaintenanceIntervals()).remove_deleted_files())
+    assert [path.name.startswith("gone-0.") for path in tmp_path.glob("gone*")] == [True]
+    assert "cannot remove" in caplog.text
+    kill_directory(directory)
+    again = open_directory(tmp_path)
     asyncio.run(LogDirMaintenance(again, MaintenanceIntervals()).remove_deleted_files())
     assert list(tmp_path.glob("gone*")) == []
 
