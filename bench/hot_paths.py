@@ -5,8 +5,8 @@ prints is the interpreter's part of the bench lines `many-producers-*-cpu`: the 
 sockets are not in it, the write of the log is. It runs on the source or on the compiled modules,
 whichever Python imports.
 
-With `--threads`, one process has so many brokers, each with connections, an event loop and a thread
-of its own, and the rates of all together are printed. They share nothing but the interpreter, so no
+With `--threads N`, one process runs N brokers, each with its own connections, event loop and
+thread, and prints the rate of all of them together. They share nothing but the interpreter, so no
 broker with a thread for each shard of its connections can scale better.
 """
 
@@ -186,8 +186,9 @@ async def measure_all(requests: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.hot_paths", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--requests", type=int, default=REQUESTS, help=f"requests of each repeat (default: {REQUESTS})")
-    parser.add_argument("--threads", type=int, help="measure the rates of so many brokers in one process")
+    of_each = f"requests of each repeat, with --threads of each thread (default: {REQUESTS})"
+    parser.add_argument("--requests", type=int, default=REQUESTS, help=of_each)
+    parser.add_argument("--threads", type=int, help="number of brokers, each in its own thread of one process")
     arguments = parser.parse_args()
     if arguments.threads:
         for kind in ("produce", "fetch-record"):

@@ -1,4 +1,6 @@
-"""The jobs of `bench.pipelines`: as Pipelines, and what both versions of them share."""
+"""The jobs of `bench.pipelines` as Pipelines, and the constants that the same jobs in PySpark and
+Kafka Streams share with them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ SCHEMA: Final = "id BIGINT, item STRING, price DOUBLE, at TIMESTAMP, note STRING
 BATCH_ROWS: Final = 100_000
 SHUFFLE_PARTITIONS: Final = "4"
 WITHOUT_ARCHIVE: Final = {"spark.driver.extraJavaOptions": "-Xshare:auto"}
-"""A first run writes an archive of Spark's classes beside its batches. With this it does not."""
+"""While the first run processes batches, a process writes an archive of Spark's classes
+(`class_archive`), which would disturb the measurement. This option prevents it.
+"""
 ROWS_SQL: Final = "SELECT id, upper(item) AS item, price * 2 AS price, at FROM events WHERE price > 1"
 KEYS_SQL: Final = "SELECT CAST(key AS STRING) AS item, count(*) AS events FROM events GROUP BY key"
 COUNTS_SQL: Final = "SELECT item, count(*) AS events, round(sum(price), 2) AS revenue FROM events GROUP BY item"
@@ -21,13 +25,13 @@ def rows_job() -> dict[str, Any]:
 
 
 def counts_job(delivery: str = "atLeastOnce") -> dict[str, Any]:
-    """Counts and sums by key, written to a topic."""
+    """Counts and sums by the column `item`, written to a topic."""
     sink = {"topic": COUNTS, "key": ["item"], "outputMode": "update", "delivery": delivery}
     return _job(COUNTS_SQL, sink)
 
 
 def keys_job() -> dict[str, Any]:
-    """Counts by the records' key, whose values are not decoded, written to a topic."""
+    """Counts of records by record key, written to a topic. Values are not decoded."""
     sink = {"topic": COUNTS, "key": ["item"], "outputMode": "update", "delivery": "atLeastOnce"}
     job = _job(KEYS_SQL, sink)
     job["sources"]["events"] |= {"format": {"type": "raw"}}

@@ -75,7 +75,9 @@ def main() -> None:
 
 
 class Bench:
-    """The topics, and the rounds of all pipelines."""
+    """Writes the table and the events, and measures pipelines on them. Rounds are numbered across
+    all pipelines, because they share the topics.
+    """
 
     def __init__(self, bootstrap: str, rows: int) -> None:
         self._bootstrap, self._rows = bootstrap, rows

@@ -28,8 +28,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class LineResult:
-    """The result of one line. `is_reached` is None if Ottla was not measured, or a ratio is
-    required and Kafka was not measured.
+    """The result of one line. `is_reached` is None if Ottla was not measured, or if a ratio is
+    required and there is none: Kafka was not measured, or its median is 0.
     """
 
     line: Line

@@ -1,5 +1,5 @@
-"""Three brokers on a real kubelet, managed by the installed operator: time to Ready, and stalls
-during a roll.
+"""Three brokers on a real kubelet, managed by the installed operator: time to Ready, time
+of a rolling restart per broker, and the longest stall of a producer during it.
 """
 
 import tempfile

@@ -39,7 +39,7 @@ def measure() -> Iterator[tuple[str, float]]:
                 for name in resources.list_objects("ottla.dev/v1alpha1", "topics"):
                     resources.delete("Topic", name)
                 yield "topics-1000", create_topics(resources, range(FEW, FEW + MANY))
-                wait_for_resyncs(operator, 1)  # resyncs in progress
+                wait_for_resyncs(operator, 1)  # the resync in progress may still write
                 before = operator.count_writes()
                 wait_for_resyncs(operator, RESYNCS)
                 after = operator.count_writes()

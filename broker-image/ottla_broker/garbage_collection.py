@@ -4,8 +4,9 @@ A collection of the oldest generation examines every container that is not froze
 partitions more than half a second, again and again. So what a start leaves is frozen, and so are
 the survivors of a collection that took long, such as partitions that were created since.
 
-The youngest generation is examined when it has MAX_YOUNG containers. With Python's 700, those of
-the requests that wait are examined several times: 1,000 members of a group that join take 3,000.
+The youngest generation is examined when it has MAX_YOUNG containers. With the 700 of Python 3.11,
+the containers of waiting requests are examined several times: 1,000 members that join a group keep
+3,000 of them.
 
 Objects are freed without a collection when nothing refers to them, frozen or not. Those of a
 partition or a connection may refer to each other, and would stay in memory if they are frozen. So
@@ -20,7 +21,9 @@ MAX_PAUSE_S: Final = 0.05
 """Processor time: other processes that run meanwhile do not count."""
 MAX_FROZEN_S: Final = 3600.0
 MIN_REMOVED: Final = 1000
-"""Deleted partitions that may stay in memory: about 10 MB."""
+"""Deleted partitions that may stay in memory, about 10 MB; a quarter of the hosted partitions if
+that is more.
+"""
 OLDEST: Final = 2
 MAX_YOUNG: Final = 20_000
 

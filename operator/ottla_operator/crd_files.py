@@ -3,8 +3,9 @@ working directory.
 
 `python -m ottla_operator.crd_files` writes the CRDs to `crds/` and to the chart, and their
 reference to `docs/crds.md`. A unit test fails if the files differ from what this writes. The CRDs
-have the resources' own schemas, and in `spec.config` those of the brokers' settings, which the
-resources themselves do not know: pipelines import them without a broker.
+have the schemas of the resources' types, and in `spec.config` those of the brokers' settings. The
+types do not know these settings, because pipelines import the types without the package
+`ottla_broker`.
 """
 
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ GROUP_SOURCE = 8  # source of a config that is set on its group
 
 
 Acknowledged = tuple[int, int, int, int]
-"""Partition, first and last offset, and one of the types above."""
+"""Partition, first and last offset, and ACCEPT, RELEASE, REJECT or RENEW."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,9 @@ class ShareMember:
         return await exchange(channel, api, version, fields)
 
     async def find_brokers(self) -> None:
+        """Updates `addresses`, `leaders` and `topic_id` from the first broker that responds. Raises
+        ConnectionError if none does.
+        """
         for node in list(self.addresses):
             try:
                 found = await self.send(node, "metadata", 12, topics=[{"name": self.topic}])
@@ -122,9 +125,9 @@ class ShareMember:
         max_wait: int = 500,
         acknowledged: Sequence[Acknowledged] = (),
     ) -> tuple[list[DeliveredRecord], dict[int, ErrorCode]]:
-        """Acknowledges records, and returns those of the assigned partitions that the broker leads,
-        and the errors of records and acknowledgements by partition; an error of the request is at
-        −1.
+        """Sends a ShareFetch with these acknowledgements. Returns the records acquired from the
+        assigned partitions that the broker leads, and the errors of fetching and acknowledging by
+        partition; an error of the request is at −1.
         """
         epoch = self.session_epochs.get(node, 0)
         mine = [at for parts in self.assigned.values() for at in parts if self.leaders.get(at) == node]

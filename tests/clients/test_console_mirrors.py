@@ -45,7 +45,7 @@ def tab(pair: Pair, browser: Browser) -> Iterator[Page]:
         yield page
 
 
-def test_mirror_shows_lag_and_state_of_topics_and_what_a_failover_needs(tab: Page, pair: Pair) -> None:
+def test_mirror_page_follows_a_running_mirror_a_lost_source_and_a_failover(tab: Page, pair: Pair) -> None:
     tab.get_by_role("link", name="Mirrors").click()
     tab.get_by_role("link", name="west").click()
     rows = tab.get_by_role("region", name="Topics").locator("tbody tr")

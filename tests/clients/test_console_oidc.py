@@ -84,7 +84,9 @@ def failed_logins(secured: OidcConsole) -> list[str]:
     return [it for it in lines if '"operation":"LOGIN"' in it and "SASL_AUTHENTICATION_FAILED" in it]
 
 
-def test_user_logs_in_and_is_the_principal_of_kafka_clients(context: BrowserContext, secured: OidcConsole) -> None:
+def test_user_logs_in_sees_the_topics_that_acls_allow_and_logs_out(
+    context: BrowserContext, secured: OidcConsole
+) -> None:
     tab = context.new_page()
     tab.goto(secured.url)
     expect(tab.get_by_role("heading", level=1)).to_have_text("Log in")
@@ -129,7 +131,7 @@ def test_request_to_the_provider_is_bound_to_the_browser(secured: OidcConsole) -
         ("code=guessed&state=STATE", True, "refuses the login: invalid_grant"),
     ],
 )
-def test_other_responses_are_refused_in_a_sentence(
+def test_forged_and_failed_login_callbacks_are_refused_with_a_reason_and_audited(
     secured: OidcConsole, query: str, with_cookie: bool, message: str
 ) -> None:
     cookies, state = start_login(secured)

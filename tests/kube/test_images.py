@@ -87,7 +87,7 @@ def test_an_image_has_byte_code(built: tuple[str, BuiltImage], root: Path) -> No
 
 
 @pytest.mark.parametrize(("built", "build"), [("broker", "pure"), ("broker-compiled", "compiled")], indirect=["built"])
-def test_hot_paths_are_compiled_in_the_image_that_users_get(
+def test_hot_paths_are_compiled_in_the_default_broker_image_and_pure_in_broker_source(
     built: tuple[str, BuiltImage], build: str, root: Path
 ) -> None:
     program = "from ottla_broker.hot_paths import hot_paths_build; print(hot_paths_build())"

@@ -11,7 +11,7 @@ SELECTORS = ("LeaderSelector", "RackAwareReplicaSelector")
 SYNC_S = (0.004, 0.02, 0.1)
 QUORUM_SIZES = (2, 3, 3, 3, 4, 5, 5)
 QUORUM_FAULTS_FOR_S = (5.0, 15.0)
-OBSERVED_SIZES = (7, 8, 9, 11)
+OBSERVER_PLAN_SIZES = (7, 8, 9, 11)
 LOCK_S = 2.0  # of a record of the share group
 DEAD_LETTERS_ONE_IN = 2  # seeds with a share group
 TRANSACTION_SIZES = (1, 3, 3, 3, 3, 5)
@@ -26,10 +26,12 @@ FREQUENT_FAULTS_PERIOD = 8
 class Plan:
     """`replicas` and `min_insync_replicas` are those of every topic.
 
-    `syncs_every_message` is flush.messages=1. `loses_records`: power losses are unlimited, and
+    `syncs_every_message`: log.flush.interval.messages=1, the default of every topic's
+    flush.messages. `loses_records`: power losses are unlimited, and
     records lost by them are no violation. `only_metadata`: no records are produced, and faults are
-    those that matter to the metadata log. `has_observers`: there are more brokers than voters.
-    `changes_access`: rules, credentials and quotas change.
+    those that matter to the metadata log. `has_observers`: a plan of `of_observers`; fetches
+    that voters serve to observers are counted. `changes_access`: ACLs, credentials and quotas
+    change.
     `is_transactional`: transactional producers and workers run. `frequent_fault`: the fault of
     transactions that happens more often than any other. `has_share_group`: members of a share group
     run; with `has_dead_letters` the group has a dead-letter topic. `has_streams_group`: threads of
@@ -74,10 +76,10 @@ class Plan:
 
     @classmethod
     def of_observers(cls, seed: int, brokers: int | None) -> "Plan":
-        """A plan with `only_metadata` and more brokers than voters, most of which copy the metadata
-        log from a voter. `brokers` None: the seed chooses."""
+        """A plan with `only_metadata` and `has_observers`: observers other than the two next voters
+        copy the metadata log from a voter. `brokers` None: the seed chooses."""
         random = Random(seed ^ 0x0B5E)
-        plan = cls.of_metadata(seed, random.choice(OBSERVED_SIZES) if brokers is None else brokers)
+        plan = cls.of_metadata(seed, random.choice(OBSERVER_PLAN_SIZES) if brokers is None else brokers)
         plan.has_observers = True
         plan.leader_fetch_interval_s = random.choice((0.5, 2.0, 10.0))
         plan.voter_retry_s = random.choice((0.5, 2.0, 10.0))

@@ -118,8 +118,8 @@ class TransactionalSession:
 
     async def begin(self) -> Transaction:
         """Begins a transaction, in the protocol that the brokers report now. As Java's client, it
-        gets a new epoch before the first transaction in protocol 2: the markers of the transaction
-        before may still be on their way.
+        gets a new epoch before the first transaction with transaction version 2: the markers of the
+        transaction before may still be on their way.
         """
         former, self.protocol = self.protocol, await self._retry("ApiVersions", self._find_protocol)
         if former == 1 and self.protocol == 2:

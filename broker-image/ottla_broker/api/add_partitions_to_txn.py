@@ -48,7 +48,8 @@ API = Api(
 
 PRODUCER_FENCED_SINCE: Final = 2
 CLIENT_VERSION: Final = 0
-"""The transaction version of clients that send this request: those of protocol 2 do not."""
+"""The transaction version of clients that send this request: those of transaction version 2 do
+not."""
 BROKER_VERSION: Final = 2
 
 Codes = dict[TxnPartition, ErrorCode]

@@ -38,8 +38,8 @@ async def broker_registration(
     ctx: RequestContext, request: OttlaBrokerRegistrationRequest
 ) -> BrokerRegistrationResponse:
     controller = ctx.broker.active_controller()
-    # The quorum's, because a controller that has just started may be elected before the broker has
-    # taken it over.
+    # The quorum's id, not `ctx.broker.cluster_id`: a broker that is starting may be elected
+    # controller before it has copied the id from the quorum.
     cluster_id = ctx.broker.quorum.cluster_id
     if request.cluster_id != cluster_id:
         raise KafkaError(

@@ -124,7 +124,9 @@ def build_new_topic(ctx: RequestContext, topic: CreatableTopic, config: dict[str
 
 
 def build_result(ctx: RequestContext, topic: NewTopic, topic_id: UUID) -> CreatableTopicResult:
-    """The result has configs and numbers only for clients that may describe them."""
+    """The result has configs, partition count and replication factor only for clients that may
+    describe the topic's configs.
+    """
     if not ctx.may(Operation.describe_configs, Resource.topic(topic.name)):
         return CreatableTopicResult(
             name=TopicName(topic.name),

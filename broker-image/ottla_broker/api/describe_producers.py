@@ -1,7 +1,8 @@
 """DescribeProducers (61), version 0.
 
 - Returns the active producers of each partition: id, epoch, last sequence and timestamp, and the
-  first offset of an open transaction (KIP-664). Only the leader knows.
+  first offset of an open transaction (KIP-664). Only the leader responds; other brokers return
+  NOT_LEADER_OR_FOLLOWER.
 """
 
 from typing import cast

@@ -3,8 +3,8 @@
 - Commits or aborts a producer's transaction. The decision is replicated when the response comes;
   the markers, after which consumers see the records, follow. Until then the next transaction of the
   producer is CONCURRENT_TRANSACTIONS.
-- v2 adds PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v5 is protocol 2 (KIP-890): the end
-  raises the producer's epoch, and the response has it.
+- v2 adds PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v5 is transaction version 2 (KIP-890):
+  the end raises the producer's epoch, and the response has it.
 """
 
 from typing import Final, cast

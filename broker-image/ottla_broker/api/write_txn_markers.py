@@ -3,7 +3,7 @@
 - Sent by transaction coordinators: writes the markers that end transactions to partitions that this
   broker leads. Also by `kafka-transactions.sh abort`, to end a transaction that hangs.
 - Needs ClusterAction, or Alter on the cluster.
-- v2 adds the transaction version: in protocol 2 a marker's epoch must be larger than that of the
+- v2 adds the transaction version: with version 2 a marker's epoch must be larger than that of the
   transaction (KIP-1228), and one that is in the log already is acknowledged.
 """
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 class VerificationGuard:
     """Identifies the verifications of one producer since its last marker. `lowest_sequence`: lowest
     sequence number of the batches of the newest epoch that have waited. `adds_partition`: they come
-    from a client of protocol 2.
+    from a client of transaction version 2.
     """
 
     epoch: int

@@ -29,7 +29,8 @@ MAX_REFERENCED_CHARACTERS: Final = 16 << 20
 class Registration:
     """What a client asks to register. `schema.text`: as `parse_schema` prints it. `id`: required in
     IMPORT mode, and refused in others; None: the registry assigns it. `version`: outside of IMPORT
-    mode it must be the next one; None: the registry assigns it. `normal_form`: as in
+    mode it must be the next one, or the one that has the schema already; None: the registry assigns
+    it. `normal_form`: as in
     `RegistryState.find_in_subject`.
     """
 
@@ -93,8 +94,9 @@ def plan_schema_registration(state: RegistryState, registration: Registration) -
 
 
 def _with_deleted_text(state: RegistryState, registration: Registration) -> Registration:
-    """The registration with the text that a soft-deleted version has, if another registry has
-    written an equal schema there. It gets the same id, and one id must not have two texts.
+    """The registration with the text of the subject's soft-deleted version that has an equal
+    schema, written by another registry. The new version gets that version's id, and one id must not
+    have two texts.
     """
     subject, schema = registration.subject, registration.schema
     known = state.find_in_subject(subject, schema, with_deleted=True, normal_form=registration.normal_form)
@@ -139,8 +141,8 @@ def allocate_id(state: RegistryState, registration: Registration) -> int:
 
 def plan_check(state: RegistryState, subject: str, schema: Schema) -> CompatibilityCheck:
     """The check that a registration of the schema has to pass: against the versions that the
-    subject's level demands, of the schema's compatibility group if the subject's config
-    (`find_config`) names one.
+    subject's level demands. If the subject's config (`find_config`) has `compatibilityGroup`, only
+    versions of the schema's own group count.
     """
     level = level_of(state, subject)
     config = find_config(state, subject)
@@ -160,8 +162,8 @@ def pin_references(state: RegistryState, subject: str, references: Sequence[Refe
 
 
 def resolve_references(state: RegistryState, subject: str, schema: Schema) -> list[NamedSchema]:
-    """The schemas that a schema refers to, also indirectly: each once, and after those that it
-    refers to itself. Raises RegistryError.
+    """The schemas that a schema refers to, also indirectly: each once, and after the schemas that
+    it refers to. Raises RegistryError.
     """
     found: dict[str, NamedSchema] = {}
     visited: set[tuple[str, str, int]] = set()

@@ -1,8 +1,8 @@
 """Writes end transaction markers to partitions that this broker leads.
 
-A marker may arrive more than once, because coordinators repeat it until it is acknowledged. In
-protocol 2 a marker that is in the log is not written again; like every marker it is acknowledged
-when it is replicated.
+A marker may arrive more than once, because coordinators repeat it until it is acknowledged. With
+transaction version 2 a marker that is in the log is not written again; like every marker it is
+acknowledged when it is replicated.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ WRITE_TIMEOUT_S: Final = 10.0
 class TransactionMarker(NamedTuple):
     """What a transaction coordinator sends to the partitions of a transaction to end it.
 
-    `producer_epoch`: larger than that of the transaction's batches in protocol 2, and in each
-    protocol if the coordinator has fenced the producer.
-    `coordinator_epoch`: the leader epoch of the coordinator's partition; a partition refuses
-    markers of a smaller epoch, which a former coordinator sends.
+    `producer_epoch`: larger than that of the transaction's batches with transaction version 2, and
+    with either version if the coordinator has fenced the producer. `coordinator_epoch`: the leader
+    epoch of the coordinator's partition; a partition refuses markers of a smaller epoch, which a
+    former coordinator sends.
     """
 
     producer_id: int

@@ -99,7 +99,8 @@ class TransactionMetadata(msgspec.Struct, frozen=True):
 
     @property
     def raises_epochs(self) -> bool:
-        """True if the end of the newest transaction raises the producer's epoch (protocol 2)."""
+        """True if the end of the newest transaction raises the producer's epoch (transaction
+        version 2)."""
         return self.client_transaction_version >= EPOCH_BUMP_VERSION
 
     @property
@@ -265,8 +266,8 @@ def _check_producer(current: TransactionMetadata | None, producer: ProducerIdAnd
 
 
 def is_end_retried(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
-    """True if the producer (protocol 2) repeats an EndTxn request that has raised its epoch: it
-    still has the epoch before."""
+    """True if the producer (transaction version 2) repeats an EndTxn request that has raised its
+    epoch: it still has the epoch before."""
     if not current.raises_epochs:
         return False
     if current.producer_id == producer.producer_id and current.producer_epoch == producer.epoch + 1:
@@ -290,7 +291,7 @@ def end_transaction(
     """The decided transaction; `current` itself if the request is a repetition and the transaction
     is complete. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE;
     CONCURRENT_TRANSACTIONS while the transaction is being completed. `new_producer_id`: used when
-    epochs are used up (protocol 2)."""
+    epochs are used up (transaction version 2)."""
     if current is None:
         raise KafkaError(ErrorCode.invalid_producer_id_mapping, "the transactional id is unknown")
     raises_epoch = client_version >= EPOCH_BUMP_VERSION
@@ -299,8 +300,8 @@ def end_transaction(
         current = _check_producer(current, producer)
         if raises_epoch and current.state in DECIDED_STATES:
             raise KafkaError(ErrorCode.producer_fenced, "the producer has ended this transaction, and has a new epoch")
-    # Protocol 1 keeps the epoch, so the same request again is a retry. In protocol 2 a request with
-    # the current epoch ends the next transaction.
+    # Transaction version 1 keeps the epoch, so the same request again is a retry. With transaction
+    # version 2 a request with the current epoch ends the next transaction.
     is_repeated = is_retry or not raises_epoch
     decided, completed = (
         (TransactionState.prepare_commit, TransactionState.complete_commit)
@@ -371,7 +372,7 @@ def complete(current: TransactionMetadata, *, now_ms: int) -> TransactionMetadat
 
 
 def producer_after_end(current: TransactionMetadata) -> ProducerIdAndEpoch:
-    """The producer id and epoch of the next transaction (protocol 2)."""
+    """The producer id and epoch of the next transaction (transaction version 2)."""
     if current.state in DECIDED_STATES:
         return complete(current, now_ms=current.last_update_ms).producer
     return current.producer

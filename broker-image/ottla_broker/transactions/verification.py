@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class TransactionOfProducer(msgspec.Struct, frozen=True):
-    """`adds_partitions`: protocol 2, in which a batch itself adds its partition to the
+    """`adds_partitions`: transaction version 2, in which a batch itself adds its partition to the
     transaction."""
 
     transactional_id: str

@@ -66,7 +66,7 @@ def call_brokers(bootstrap: str, command_config: Path | None, work: Callable[[Ka
 
 def read_security(file: Path | None) -> ClientSecurity:
     """Security from a properties file; none without a file. Raises CommandError that names the
-    file, and the line and the property if one of them alone is wrong.
+    file, and if a single property is wrong, also its line and name.
     """
     if file is None:
         return UNSECURED
@@ -89,7 +89,9 @@ def read_security(file: Path | None) -> ClientSecurity:
 
 
 def _read_properties(file: Path) -> Iterator[Property]:
-    """The properties of security in the file, by Kafka's names. Raises CommandError."""
+    """The properties of security in the file, with names in `ALIASES` replaced. Raises
+    CommandError.
+    """
     try:
         for property_ in properties.parse_properties(file.read_text()):
             if property_.key.startswith(SECURITY_PREFIXES):

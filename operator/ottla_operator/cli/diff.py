@@ -85,8 +85,9 @@ def _row(document: Document, difference: Difference) -> Mapping[str, Any]:
 
 
 def select_documents(documents: Iterable[Document], cluster: str | None) -> list[Document]:
-    """The resources of one Cluster, and those that belong to none. Raises CommandError if the files
-    have several Clusters and `cluster` is None, or if nothing belongs to `cluster`.
+    """The resources of one Cluster, and those that belong to none, of the kinds that are compared
+    (`KINDS`, `POLICY`). Raises CommandError if they are of several Clusters and `cluster` is None,
+    or if none is of `cluster`.
     """
     found = [it for it in documents if it.kind in (*KINDS, POLICY)]
     names = sorted({name for it in found if (name := _cluster_name(it)) is not None})

@@ -49,7 +49,7 @@ def print_document(value: object, form: OutputFormat) -> None:
 
 
 def print_fields(values: Mapping[str, Any]) -> None:
-    """Prints one `name: value` for each line."""
+    """Prints one line `name: value` for each value."""
     width = max(map(len, values), default=0) + 2
     for name, value in values.items():
         print(f"{name + ':':<{width}}{format_cell(value)}")

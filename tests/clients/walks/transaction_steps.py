@@ -14,8 +14,8 @@ from tests.clients.walks.walk_state import UNKNOWN_PRODUCER
 
 IDS: Final = ("x0", "x1", "x2")
 SECOND_PROTOCOL: Final = frozenset({"x0"})
-"""Ids whose clients mostly use protocol 2. A change of protocol within a transaction is part of a
-walk, too.
+"""Ids whose clients mostly use transaction version 2. A change of version within a transaction is
+part of a walk, too.
 """
 TIMEOUT_MS: Final = 60_000
 ONE_SEGMENT_MS: Final = str(1 << 42)

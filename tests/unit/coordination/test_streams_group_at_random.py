@@ -2,7 +2,7 @@
 time to give tasks up, and lose responses.
 
 Invariants: no task is active at two members, no process has two copies of one. Each rule that keeps
-them is disabled in turn, and is detected.
+them is disabled in turn, and a check must detect that.
 """
 
 from random import Random
