@@ -41,8 +41,8 @@ def find_config(state: RegistryState, subject: str) -> JsonObject:
 
 
 def _merge(merge: Merge, *layers: object) -> JsonObject | None:
-    """The layers, merged so that later ones win. Layers that are no object or empty are left out;
-    None if none remains.
+    """The layers, merged so that later ones win. Layers that are not objects, or are empty, are
+    left out; None if none remains.
     """
     merged: JsonObject | None = None
     for layer in layers:

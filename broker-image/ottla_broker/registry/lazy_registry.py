@@ -26,7 +26,7 @@ SERVER: Final = "ottla_broker.registry.rest.server"
 
 
 class LazyRegistry:
-    """The registry of a broker, which takes the place of `broker.schema_ids` until it is loaded."""
+    """The registry of a broker. Until it is loaded, this object is `broker.schema_ids`."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -53,8 +53,8 @@ class LazyRegistry:
         return Endpoint(advertised_host, self._sockets[0].getsockname()[1], protocol)
 
     def is_known(self, subject: str, schema_id: int) -> bool | None:
-        """None: unknown until the registry is loaded. Loading replaces this object as
-        `schema_ids`.
+        """Begins to load the registry, and returns None: unknown until it is loaded. Loading
+        replaces this object as `schema_ids`.
         """
         self._load_soon()
         return None

@@ -50,7 +50,8 @@ def check_writable(state: RegistryState, subject: str | None) -> None:
 
 def plan_mode(state: RegistryState, subject: str | None, mode: Mode, *, force: bool) -> list[SchemasRecord]:
     """The record that sets a mode. IMPORT needs a subject, context or registry without schemas,
-    because clients may have seen their ids. `force`: sets it in any case. Raises RegistryError.
+    because clients may have seen their ids, unless it is in IMPORT mode already. `force`: sets the
+    mode in any case. Raises RegistryError.
     """
     if (
         mode is Mode.import_

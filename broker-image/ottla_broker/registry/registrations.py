@@ -22,7 +22,7 @@ from ottla_broker.registry.subject_names import context_of, is_valid_subject, qu
 MAX_REFERENCES: Final = 1000
 """Schemas that one schema may refer to, also indirectly."""
 MAX_REFERENCED_CHARACTERS: Final = 16 << 20
-"""Length of their texts."""
+"""Total length of the texts of these schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,7 @@ class Registration:
     """What a client asks to register. `schema.text`: as `parse_schema` prints it. `id`: required in
     IMPORT mode, and refused in others; None: the registry assigns it. `version`: outside of IMPORT
     mode it must be the next one, or the one that has the schema already; None: the registry assigns
-    it. `normal_form`: as in
-    `RegistryState.find_in_subject`.
+    it. `normal_form`: as in `RegistryState.find_in_subject`.
     """
 
     subject: str

@@ -139,8 +139,8 @@ class SchemaRegistry:
     async def find_incompatibilities(
         self, subject: str, schema: Schema, level: CompatibilityLevel, versions: Sequence[SchemaVersion]
     ) -> list[str]:
-        """The reasons why the schema is incompatible with one of the versions: the first that it is
-        incompatible with. Empty if it is compatible with all. Raises RegistryError.
+        """Compares the schema with the versions in their order. Returns the reasons of the first
+        that it is incompatible with; empty if it is compatible with all. Raises RegistryError.
         """
         new = None
         for version in versions:

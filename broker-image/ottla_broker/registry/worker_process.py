@@ -64,7 +64,7 @@ class SchemaWorker:
             raise invalid_schema(f"it takes longer than {REQUEST_TIMEOUT_S:.0f} s to process") from None
         except (OSError, asyncio.IncompleteReadError):
             await self._kill()
-            logger.warning("the schema worker ended while it processed a request of %d bytes", len(request))
+            logger.warning("the schema worker did not start, or ended during a request of %d bytes", len(request))
             raise invalid_schema("its processing failed, probably because it needs too much memory") from None
         except asyncio.CancelledError:  # the next request would get this one's response
             await self._kill()

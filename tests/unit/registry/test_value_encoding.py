@@ -87,7 +87,7 @@ def test_avro_value_is_read_back(given: dict[str, Any], written: dict[str, Any])
     ("given", "reason"),
     [
         ("", "expected JSON (Expecting value: line 1 column 1 (char 0))"),
-        ('{"id": NaN}', "expected JSON (NaN is no number)"),
+        ('{"id": NaN}', "expected JSON (NaN is not a number)"),
         ("[]", "expected an object, not []"),
         ("{}", "field id: expected a value, because the field has no default"),
         ('{"id": 1, "other": 2}', "field other: expected one of the fields at, by, day, id, "),

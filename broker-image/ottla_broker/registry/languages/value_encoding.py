@@ -51,7 +51,7 @@ def parse_json(text: str) -> Any:
 
 
 def refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def write_json(source: SchemaSource, text: str) -> bytes:

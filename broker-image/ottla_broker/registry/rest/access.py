@@ -1,11 +1,11 @@
 """Authentication and authorization of requests to the registry.
 
 The registry has the TLS and the logins of one of the broker's listeners
-(`schema.registry.security.listener`). Where that listener asks for SASL, HTTP basic authentication
-is checked against the same users. A subject maps to the topic that it is named after: reading it
-needs DESCRIBE on the topic, which READ and WRITE imply, registering WRITE, and deleting DELETE.
-Reading its settings needs DESCRIBE_CONFIGS, changing them ALTER_CONFIGS. Settings of the whole
-registry need these on the cluster.
+(`schema.registry.security.listener`, by default the first). Where that listener asks for SASL, HTTP
+basic authentication is checked against the same users. A subject maps to the topic that it is named
+after: reading it needs DESCRIBE on the topic, which READ and WRITE imply, registering WRITE, and
+deleting DELETE. Reading its settings needs DESCRIBE_CONFIGS, changing them ALTER_CONFIGS. Settings
+of the whole registry need these on the cluster.
 """
 
 import asyncio

@@ -60,7 +60,7 @@ class Route:
 
 
 class RegistryServer:
-    """The HTTP server of this broker's registry. It replaces `broker.schema_ids`."""
+    """The HTTP server of this broker's registry. It sets `broker.schema_ids` to KnownSchemaIds."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
