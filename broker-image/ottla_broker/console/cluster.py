@@ -47,8 +47,8 @@ METADATA_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class QuorumRow:
-    """A replica of the metadata log. `lag`: records behind the end of the leader's log; −1:
-    unknown. `last_fetch_ms`: milliseconds since 1970.
+    """A replica of the metadata log. `lag`: records behind the end of the leader's log.
+    `last_fetch_ms`: milliseconds since 1970. −1: unknown.
     """
 
     broker: int
@@ -59,7 +59,9 @@ class QuorumRow:
 
 
 class ClusterPages:
-    """Users need DESCRIBE on the cluster, and see the topics that they may describe."""
+    """Users need DESCRIBE on the cluster, and see the topics that they may describe. The page of
+    the metadata log needs READ on its topic instead, and names every topic.
+    """
 
     def __init__(self, broker: Broker, requests: ClusterRequests) -> None:
         self._broker = broker

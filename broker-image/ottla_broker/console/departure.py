@@ -37,9 +37,9 @@ class AffectedPartition:
 @dataclass(slots=True)
 class Departure:
     """`replicas`: number of partitions with a replica on the broker. `unaffected`: number of those
-    that keep their leader and accept acks=all as before. `counts`: numbers of the others by kind,
-    of which `named` has the first MAX_NAMED. `leaders`: how many partitions each broker would lead
-    in addition.
+    whose clients would not notice: they keep their leader and accept acks=all as before, or have no
+    leader already. `counts`: numbers of the others by kind, of which `named` has the first
+    MAX_NAMED. `leaders`: how many partitions each broker would lead in addition.
     """
 
     broker: int

@@ -47,8 +47,8 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`assignor`: the name of the assignor, as the group reports it. `epoch`: the group epoch; −1
-    with the classic protocol.
+    """`assignor`: the name of the assignor, as the group reports it; a fixed text for streams
+    groups. `epoch`: the group epoch; −1 with the classic protocol.
     """
 
     state: str

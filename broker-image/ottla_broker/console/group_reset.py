@@ -51,7 +51,7 @@ MEMBER_ERRORS: Final = frozenset(
         ErrorCode.stale_member_epoch,
     }
 )
-"""Error codes of a commit, by a client that is no member, for a group that has members."""
+"""Error codes of a commit, by a client that is not a member, for a group that has members."""
 
 
 class GroupResetPages:

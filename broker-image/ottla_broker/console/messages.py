@@ -214,8 +214,8 @@ class MessagePages:
     async def _decode(
         self, page: PageRequest, chunk: Chunk, partition: int, end: int, limit: int, form: DisplayForm, max_shown: int
     ) -> list[DisplayedRecord]:
-        """The first records of a chunk below offset `end`. Those that may have a schema are decoded
-        by a worker process.
+        """The first records of a chunk below offset `end`. If one of them may have a schema, a
+        worker process decodes all of them.
         """
         found, may_have_schema = await self._broker.runtime.run_in_thread(
             decode_chunk, chunk, partition, end, limit, form, max_shown

@@ -108,6 +108,6 @@ def choose_offset(target: ResetTarget, committed: int, start: int, end: int, at_
 
 def write_offsets(offsets: Iterable[tuple[str, int, int]]) -> str:
     """Topics, partitions and offsets as lines that `kafka-consumer-groups.sh --reset-offsets
-    --from-file` reads.
+    --from-file` reads. Negative offsets, which are unknown, are left out.
     """
     return "".join(f"{topic},{partition},{offset}\n" for topic, partition, offset in offsets if offset >= 0)

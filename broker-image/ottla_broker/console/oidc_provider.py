@@ -59,13 +59,15 @@ def parse_metadata(text: bytes, issuer: str) -> ProviderMetadata:
     try:
         metadata = msgspec.json.decode(text, type=ProviderMetadata)
     except msgspec.MsgspecError as reason:
-        raise ValueError(f"it is no metadata of a provider: {reason}") from None
+        raise ValueError(f"it is not the metadata of a provider: {reason}") from None
     if metadata.issuer != issuer:
         raise ValueError(f"it is of issuer {metadata.issuer[:MAX_SHOWN]!r}, not {issuer!r}")
     scheme = "https://" if issuer.startswith("https://") else ("https://", "http://")
     for url in (metadata.authorization_endpoint, metadata.token_endpoint, metadata.jwks_uri):
         if not url.startswith(scheme):
-            raise ValueError(f"it has the endpoint {url[:MAX_SHOWN]!r}, which is no URL like that of the issuer")
+            raise ValueError(
+                f"it has the endpoint {url[:MAX_SHOWN]!r}, which is not an HTTP URL as secure as the issuer's"
+            )
     return metadata
 
 

@@ -83,7 +83,7 @@ def csv_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECODE
 
 def quote_cell(text: str | None) -> str:
     """The text in quotes, with an apostrophe before one that a spreadsheet would take as a formula.
-    Numbers are no formulas.
+    Numbers are not formulas.
     """
     if text is None:
         return ""

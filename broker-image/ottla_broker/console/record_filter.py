@@ -1,9 +1,10 @@
 """Selects the records of a search: those with a given key, or for which a CEL expression is true.
 
 An expression uses `key`, `value`, `headers`, `timestamp`, `partition` and `offset`
-(https://cel.dev). A value that a schema decodes, and a JSON value, is its object, list, number or
-boolean, so that expressions can name its fields. Other UTF-8 is a string, and other values are
-bytes. CEL has no unbounded loops, and expressions have access to these variables only.
+(https://cel.dev). A key or value that a schema decodes, and a value in JSON, is its object, list,
+number or boolean, so that expressions can name its fields. Other UTF-8 is a string, and other keys
+and values are bytes. CEL has no unbounded loops, and expressions have access to these variables
+only.
 """
 
 import re
@@ -60,7 +61,7 @@ def compile_expression(expression: str) -> cel.Program:
     try:
         program = cel.compile(expression)
     except ValueError as error:
-        raise FilterError(f"the filter is no CEL expression: {str(error).splitlines()[0]}") from None
+        raise FilterError(f"the filter is not a CEL expression: {str(error).splitlines()[0]}") from None
     bound = {found.group(1) for found in BINDING.finditer(expression)}
     unknown = sorted(set(program.variables()) - set(VARIABLES) - bound)
     if unknown:

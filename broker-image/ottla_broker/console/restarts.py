@@ -86,7 +86,7 @@ def describe_roll(report: RollReport, may_describe: Callable[[str], bool]) -> It
     for one in report.blocked_by[:MAX_BLOCKERS]:
         yield describe_blocker(one, may_describe(one.topic))
     if (more := len(report.blocked_by) - MAX_BLOCKERS) > 0:
-        yield f"{format_count(more)} partitions more hold it up."
+        yield f"{format_count(more)} more partitions hold it up."
 
 
 def describe_blocker(blocker: RollBlocker, is_named: bool) -> str:

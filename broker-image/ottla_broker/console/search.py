@@ -101,7 +101,8 @@ class Search:
 
     async def follow(self, process: SearchProcess) -> AsyncIterator[SearchUpdate]:
         """Scans records as they are committed, from each range's next offset on, without end. Each
-        scan finds at most the limit. Raises PageError, KafkaError, OSError.
+        scan finds at most the limit; records after that in the same chunk are not scanned. Raises
+        PageError, KafkaError, OSError.
         """
         self.progress.left = NO_END
         while True:

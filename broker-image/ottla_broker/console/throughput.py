@@ -70,8 +70,8 @@ def sum_totals(
 
 
 class ThroughputHistory:
-    """The rates of the last hour. Totals can fall, because a partition takes its counts with it;
-    rates are then 0.
+    """The rates of the last hour. Totals fall when a partition leaves the broker, because its
+    counts go with it; rates are then 0.
     """
 
     def __init__(self) -> None:

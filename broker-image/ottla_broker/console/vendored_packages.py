@@ -1,5 +1,5 @@
 """`python -m ottla_broker.console.vendored_packages`: downloads the script libraries of the console
-by npm into `static/vendor`, whose files are part of the wheel.
+with npm into `static/vendor`, whose files are part of the wheel.
 
 `static/vendor/packages.json` names each package with its version, its licence, the registry's
 digest of its archive, and the files that are taken from it. To use another version, change version

@@ -56,10 +56,10 @@ METADATA = {
     ("changes", "reason"),
     [
         ({"issuer": "https://other"}, "is of issuer 'https://other'"),
-        ({"token_endpoint": "http://issuer/token"}, "no URL like that of the issuer"),
-        ({"jwks_uri": "file:///etc/passwd"}, "no URL like that of the issuer"),
-        ({"authorization_endpoint": "javascript:alert(1)"}, "no URL like that of the issuer"),
-        ({"token_endpoint": 1}, "no metadata of a provider"),
+        ({"token_endpoint": "http://issuer/token"}, "not an HTTP URL as secure as the issuer's"),
+        ({"jwks_uri": "file:///etc/passwd"}, "not an HTTP URL as secure as the issuer's"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "not an HTTP URL as secure as the issuer's"),
+        ({"token_endpoint": 1}, "not the metadata of a provider"),
     ],
 )
 def test_metadata_that_cannot_be_used_are_refused(changes: dict[str, Any], reason: str) -> None:
@@ -157,7 +157,7 @@ async def test_other_responses_are_errors(
 @pytest.mark.parametrize(
     ("trusts_authority", "has_tls", "reason"),
     [
-        (True, True, "no metadata of a provider"),
+        (True, True, "not the metadata of a provider"),
         (False, True, "unable to get local issuer certificate|self-signed certificate"),
         (True, False, "wrong_version_number"),
     ],

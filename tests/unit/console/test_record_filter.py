@@ -47,7 +47,7 @@ def test_expressions_see_keys_values_headers_and_positions(expression: str, valu
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        ("value >", "no CEL expression"),
+        ("value >", "not a CEL expression"),
         ("valeu == 1", "uses 'valeu'; allowed: key, value, headers"),
         ("1" * 4001, "has 4001 characters; allowed: 4000"),
     ],
