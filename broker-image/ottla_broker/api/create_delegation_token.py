@@ -3,8 +3,8 @@
 - Creates a token of the client's principal, or of another one (KIP-373), which needs CREATE_TOKENS
   on that user.
 - A client that has not logged in, or has logged in with a token, gets
-  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. A renewer that is no user is INVALID_PRINCIPAL_TYPE. Without
-  `delegation.token.secret.key` the error is DELEGATION_TOKEN_AUTH_DISABLED.
+  DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. A renewer that is not a user is INVALID_PRINCIPAL_TYPE.
+  Without `delegation.token.secret.key` the error is DELEGATION_TOKEN_AUTH_DISABLED.
 - v2 is flexible; v3 adds the owner, and the requester in the response.
 """
 

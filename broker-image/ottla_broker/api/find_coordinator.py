@@ -84,7 +84,7 @@ async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
             ctx.check_authorized(Operation.cluster_action, CLUSTER)
             if (share_partition := parse_coordinator_key(key)) is None:
                 raise KafkaError(
-                    ErrorCode.invalid_request, f"{key!r} is no share-partition; allowed: GROUP:TOPIC ID:PARTITION"
+                    ErrorCode.invalid_request, f"{key!r} is not a share-partition; allowed: GROUP:TOPIC ID:PARTITION"
                 )
             coordinator = share_groups_of(ctx).coordinator
             found = await find_endpoint(ctx, SHARE_STATE_TOPIC, lambda: coordinator.partition_of(share_partition))

@@ -125,7 +125,7 @@ def current_entries(ctx: RequestContext, kind: int, name: str, config_name: str)
         raise KafkaError(ErrorCode.invalid_request, f"{config_name} can only be set or deleted")
     setting = SETTINGS[kind].get(config_name)
     if setting is not None and setting.type.code is not ConfigType.LIST:
-        raise KafkaError(ErrorCode.invalid_config, f"{config_name} is no list: it can only be set or deleted")
+        raise KafkaError(ErrorCode.invalid_config, f"{config_name} is not a list: it can only be set or deleted")
     text = current_configs(ctx, kind, name).get(config_name)
     if text is None and setting is not None:
         text = setting.type.text(default_value(ctx, kind, setting))

@@ -1,8 +1,8 @@
 """ShareFetch (78), versions 1–2 (KIP-932).
 
-- Delivers records of the partitions in the member's share session, which epoch 0 opens, and epoch
-  −1 or the end of the connection closes, and locks them for the member. Whole batches are returned,
-  with the offsets in them that the member has acquired, and how often each was delivered.
+- Delivers records of the partitions in the member's share session, and locks them for the member.
+  Epoch 0 opens the session. Epoch −1, or the end of the connection, closes it. Whole batches are
+  returned, with the offsets in them that the member has acquired, and how often each was delivered.
 - Acknowledges records that were delivered before, with an error of their own.
 - The response has the partitions that the request adds to the session, and those with records or
   errors.

@@ -100,7 +100,7 @@ def parse_broker_id(name: str) -> int:
     if not (name.isascii() and name.isdigit()):
         raise KafkaError(
             ErrorCode.invalid_request,
-            f"{name!r} is no broker id; allowed: a number, or an empty name for configs of all brokers",
+            f"{name!r} is not a broker id; allowed: a number, or an empty name for configs of all brokers",
         )
     return int(name)
 

@@ -90,9 +90,10 @@ class Fetch:
         return due or size >= min(self.request.min_bytes, limit) or self._is_full()
 
     def _is_full(self) -> bool:
-        """True if a partition has records that were not read (they did not fit, beside another
-        partition's or behind its own, or they lie in the next segment), or if the fetcher catches
-        up from an older segment, as in Kafka."""
+        """True if a partition has records that were not read, or if the fetcher reads from an older
+        segment, as in Kafka. Records are not read if they do not fit beside those of other
+        partitions or after those of their own, or if they lie in the next segment.
+        """
         if not self.size:
             return False
         return any(
@@ -161,7 +162,9 @@ class Fetch:
         return self.request.max_wait_ms <= 0 and data.error is ErrorCode.none and data.diverging is None
 
     def _throttled_response(self) -> Buffers:
-        """Empty. A client that has begun a session begins another one, as with Kafka (KIP-219)."""
+        """Empty. A session that this request has begun is ended, and its client begins another one,
+        as with Kafka (KIP-219).
+        """
         self._found = []
         session_id = self.session.id
         if session_id and not self._incremental:

@@ -8,7 +8,7 @@ of all partitions.
   clusters whose records it holds), `<partition>` (`PartitionStatus` as JSON) and, after a failover,
   `<partition>.lineage` (`EpochHistory` as JSON), which the source needs to become a mirror of this
   topic.
-- Topics with appended records: `sources` (JSON, for those who mirror this topic),
+- Topics with appended records: `origins`, `sources` (JSON, for those who mirror this topic),
   `<mirror>/source.topic`, `<mirror>/source.partitions` (their number) and `<mirror>/<partition>`
   (`PartitionStatus` as JSON, whose `end` is the offset of the source up to which it was copied).
 

@@ -1,7 +1,7 @@
 """A Heartbeat of a member of a classic group that repeats the one before it.
 
-Nearly all heartbeats are such. The request then differs from the last one in its correlation id
-and, after a rebalance, in its generation. It is not parsed, and its response is the last one with
+Nearly all heartbeats do so. The request then differs from the last one in its correlation id and,
+after a rebalance, in its generation. It is not parsed, and its response is the last one with
 another correlation id and error code. Rights, coordinator and group are checked each time. When one
 of 1,000 members leaves, the broker takes 225 ms of processor time instead of 285 (bench line
 `classic-1000-cpu`, on a busy machine).

@@ -1,6 +1,6 @@
 """A heartbeat of a member of a consumer group (KIP-848) that repeats the one before it.
 
-Nearly all heartbeats are such: the member names itself and its epoch, and says nothing else. The
+Nearly all heartbeats do so: the member names itself and its epoch, and says nothing else. The
 request then differs from the last one in its correlation id and, after a rebalance, in its epoch.
 It is not parsed, its response is mostly the last one with another correlation id and epoch, and no
 task is started. Everything that decides on the response is checked each time: rights, the

@@ -8,7 +8,9 @@ T = TypeVar("T")
 
 
 class TimedCoroutine(Coroutine[Any, Any, T]):
-    """Runs `work`, and calls `on_step` with the seconds of each of its steps."""
+    """Runs `work`, and calls `on_step` with the seconds of each of its steps, except steps that
+    begin with an exception.
+    """
 
     __slots__ = ("_clock", "_on_step", "_work")
 

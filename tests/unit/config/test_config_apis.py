@@ -116,7 +116,7 @@ async def test_values_are_appended_to_and_subtracted_from_lists(tmp_path: Path) 
         assert (await get_value(broker, TOPIC, "t", throttled))[0] == ""
         code, message = await alter(broker, TOPIC, "t", ("segment.ms", APPEND, "1"))
         assert code is ErrorCode.invalid_config
-        assert "segment.ms is no list" in str(message)
+        assert "segment.ms is not a list" in str(message)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_values_are_appended_to_and_subtracted_from_lists(tmp_path: Path) 
         (TOPIC, "t", [("segment.ms", SET, None)], ErrorCode.invalid_request, "segment.ms has no value"),
         (TOPIC, "t", [("segment.ms", 9, "1")], ErrorCode.invalid_request, "operation 9 is none of 0 to 3"),
         (TOPIC, "t", [("segment.ms", SET, "1")] * 2, ErrorCode.invalid_request, "names segment.ms twice"),
-        (BROKER, "one", [("max.connections", SET, "1")], ErrorCode.invalid_request, "'one' is no broker id"),
+        (BROKER, "one", [("max.connections", SET, "1")], ErrorCode.invalid_request, "'one' is not a broker id"),
         (BROKER, "1", [("num.partitions", SET, "1")], ErrorCode.invalid_request, "num.partitions is read-only"),
         (LOGGER, "2", [("root", SET, "INFO")], ErrorCode.invalid_request, "this is broker 1"),
         (LOGGER, "1", [("root", SET, "LOUD")], ErrorCode.invalid_config, "allowed: TRACE, DEBUG"),
