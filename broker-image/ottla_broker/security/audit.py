@@ -119,7 +119,7 @@ class BothAudits:
 class FileAudit:
     """Lines at the end of a file, which is opened for each write, so that it may be rotated.
 
-    `append`: writes to the file. It is called once at a time.
+    `append`: writes to the file. Its calls do not overlap.
     """
 
     def __init__(self, append: Callable[[bytes], Awaitable[None]]) -> None:

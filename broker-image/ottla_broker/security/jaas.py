@@ -39,7 +39,7 @@ def parse_jaas_config(text: str) -> LoginModule:
         raise ValueError("a login module's name and `required` come first")
     module, body = parts[0], parts[2] if len(parts) > 2 else ""
     if module not in (PLAIN_MODULE, SCRAM_MODULE, OAUTHBEARER_MODULE):
-        raise ValueError(f"{module} is no login module of a broker")
+        raise ValueError(f"{module} is not a login module of a broker")
     if not text.strip().endswith(";"):
         raise ValueError("it does not end with a semicolon")
     options, at = dict[str, str](), 0

@@ -146,5 +146,5 @@ def _read_scopes(claims: dict[str, Any], name: str) -> frozenset[str]:
     scopes = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     names = [scope.strip() if isinstance(scope, str) else "" for scope in scopes]
     if not all(names) or len(set(names)) < len(names):
-        raise InvalidToken(f"its claim {name!r} has a scope twice, or one that is no text")
+        raise InvalidToken(f"its claim {name!r} has a scope twice, or one that is not a text")
     return frozenset(names)

@@ -90,7 +90,7 @@ def _parse_replacement(rule: str, text: str, pattern: re.Pattern[str]) -> list[s
         elif name is not None and name in pattern.groupindex:
             parts.append(pattern.groupindex[name])
         elif name is not None or other is not None:
-            raise ValueError(f"the replacement of the rule {rule!r} has {found.group()!r}, which is no group")
+            raise ValueError(f"the replacement of the rule {rule!r} has {found.group()!r}, which is not a group")
         else:
             parts.append(escaped if escaped is not None else literal)
     return parts

@@ -39,7 +39,7 @@ def _parse_right(text: str) -> tuple[ResourceType, Operation]:
     type_name, _, operation_name = text.strip().lower().partition(":")
     kind, operation = _TYPES.get(type_name), _OPERATIONS.get(operation_name)
     if kind is None or operation is None or operation not in OPERATIONS[kind]:
-        raise ValueError(f"{text.strip()!r} is no operation of a type of resources")
+        raise ValueError(f"{text.strip()!r} is not an operation of a type of resources")
     return kind, operation
 
 

@@ -158,7 +158,9 @@ class SaslSession:
 
     @property
     def claimed_user(self) -> str:
-        """The user name of the login; empty until the client has sent it, and with OAuth."""
+        """The user name of the login in progress; empty until the client has sent it, after the
+        login, and with OAuth.
+        """
         return "" if self._exchange is None else self._exchange.username
 
     @property

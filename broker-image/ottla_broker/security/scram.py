@@ -148,7 +148,7 @@ def decoy_credential(
 def parse_add_scram(text: str, salt: bytes) -> tuple[str, ScramMechanism, ScramCredential]:
     """User, mechanism and credential of `SCRAM-SHA-256=[name=alice,password=…]`, the form of
     kafka-storage.sh; also with `iterations=`. Raises ValueError, without the password."""
-    allowed = "MECHANISM=[name=NAME,password=PASSWORD], MECHANISM SCRAM-SHA-256 or SCRAM-SHA-512"
+    allowed = "MECHANISM=[name=NAME,password=PASSWORD], where MECHANISM is SCRAM-SHA-256 or SCRAM-SHA-512"
     title, _, rest = text.partition("=")
     mechanism = MECHANISMS.get(title.strip())
     if mechanism is None or not (rest.startswith("[") and rest.endswith("]")):
