@@ -1,4 +1,4 @@
-"""Metrics of the process, under the names of every Prometheus client library.
+"""Metrics of the process, under the names that Prometheus client libraries, or Kafka, give them.
 
 Read from Linux's /proc, without which most are left out.
 """

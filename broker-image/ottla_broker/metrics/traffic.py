@@ -8,7 +8,8 @@ API_KEY_LIMIT = 128
 
 @dataclass(slots=True)
 class PartitionTraffic:
-    """Records and bytes of one partition since its replica was created on this broker.
+    """Records and bytes of one partition since the broker started, or since its replica was created
+    on it.
 
     `bytes_in` and `bytes_out` count clients, `replication_in` what this broker fetched as a
     follower, `replication_out` what its followers fetched. `produce_requests` and `fetch_requests`

@@ -5,7 +5,7 @@ https://opentelemetry.io/docs/specs/otlp/#otlphttp
   dropped and counted.
 - A collector that cannot be reached, or answers with a status that OTLP calls retryable, gets the
   same spans again, after a pause that doubles up to MAX_PAUSE_S. Spans that it refuses are dropped.
-- An outage is one line in the log at its beginning, and one at its end.
+- An outage, or a series of refusals, is one line in the log at its beginning, and one at its end.
 """
 
 import asyncio

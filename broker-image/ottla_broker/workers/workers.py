@@ -1,7 +1,7 @@
 """Runs all workers until SIGTERM or SIGINT. A second signal kills them.
 
-The workers stop one after the other, each with a controlled shutdown, the first one last: it has
-founded the metadata log, and as long as it runs the others can hand their partitions over.
+The workers stop one after the other, each with a controlled shutdown, the first one last: it founds
+the metadata log of a new cluster, and as long as it runs the others can hand their partitions over.
 """
 
 import argparse

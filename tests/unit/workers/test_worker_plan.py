@@ -130,4 +130,4 @@ def test_a_number_of_workers_that_is_none_is_refused(text: str, capsys: pytest.C
     with pytest.raises(SystemExit) as raised:
         main(["--workers", text, "--set", "log.dirs=/nowhere"])
     assert raised.value.code == CANNOT_START
-    assert f"argument --workers: {text} is no number of workers; allowed: 1 to 256" in capsys.readouterr().err
+    assert f"argument --workers: {text} is not a number of workers; allowed: 1 to 256" in capsys.readouterr().err
