@@ -151,7 +151,7 @@ def make_help_formatter(prog: str) -> argparse.HelpFormatter:
 
 def parse_worker_count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_WORKERS):
-        raise argparse.ArgumentTypeError(f"{text} is no number of workers; allowed: 1 to {MAX_WORKERS}")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of workers; allowed: 1 to {MAX_WORKERS}")
     return int(text)
 
 
@@ -293,14 +293,14 @@ async def start_http(broker: Broker, server: Server, registry: Any) -> Callable[
 
 def find_http_tls(config: Config, server: Server, client_auth: str) -> ssl.SSLContext | None:
     """TLS with the certificates of `http.security.listener`; None if it is not set. Raises
-    StartError if it is no listener with TLS, or if its certificates cannot be used.
+    StartError if it is not a listener with TLS, or if its certificates cannot be used.
     """
     listener = config(HTTP_SECURITY_LISTENER)
     if listener is None:
         return None
     if listener not in server.certificates.contexts:
         known = ", ".join(server.certificates.contexts) or "there is none"
-        raise StartError(f"http.security.listener={listener} is no listener with TLS; listeners with TLS: {known}")
+        raise StartError(f"http.security.listener={listener} is not a listener with TLS; listeners with TLS: {known}")
     try:
         return server.certificates.make_context(listener, client_auth=client_auth)
     except TlsConfigError as reason:

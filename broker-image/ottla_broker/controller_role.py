@@ -16,7 +16,7 @@ from ottla_broker.runtime import Runtime
 
 
 class Synchronizer(Protocol):
-    """The MirrorSynchronizer, which the first mirror imports."""
+    """The MirrorSynchronizer, which is imported with the first mirror."""
 
     def apply_changes(self, changes: MetadataDelta) -> None: ...
 

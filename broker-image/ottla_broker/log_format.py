@@ -3,8 +3,8 @@
 A line of JSON has `time` (RFC 3339, UTC), `level`, `logger`, `message`, `exception` (a traceback)
 and the fields of what the line is about: those of `log_fields` around the code that logs, such as
 the correlation id of a request. A line of the audit log has its event as `audit`, in place of the
-message. What looks like a password, a secret or a private key is masked in messages and tracebacks,
-and in JSON neither in `audit` nor in fields.
+message. What looks like a password, a secret or a private key is masked in messages and tracebacks.
+In JSON, `audit` and the fields are not masked.
 """
 
 import logging
@@ -61,7 +61,7 @@ def is_json() -> bool:
 
 
 def print_line(text: str, file: TextIO | None = None, *, level: int = logging.INFO) -> None:
-    """Prints a line that is no log message, such as why a broker does not start; in the log's
+    """Prints a line that is not a log message, such as why a broker does not start; in the log's
     format if that is JSON.
     """
     if is_json():

@@ -2,7 +2,7 @@
 names.
 
 Login modules that settings refer to as files are read again when they change, so that the passwords
-between brokers change without a restart. Logins that they no longer have are closed.
+between brokers change without a restart. Connections whose logins they no longer have are closed.
 """
 
 import asyncio

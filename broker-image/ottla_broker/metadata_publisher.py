@@ -24,8 +24,8 @@ from ottla_broker.transactions.transaction_coordinator import TransactionCoordin
 @dataclass(eq=False, repr=False)
 class MetadataPublisher:
     """Applies committed metadata to the parts of a broker. During the start replicas are not
-    touched; `publish_image` applies the whole image afterwards. `_share_coordinator` builds it at
-    the first use.
+    touched; `publish_image` applies the whole image afterwards. `_share_coordinator`: returns the
+    share coordinator, which is built at the first use.
     """
 
     _config: Config

@@ -2,10 +2,10 @@
 are appended together: one write for each partition.
 
 With 500 producers that each wait for their acknowledgement, one turn receives hundreds of requests.
-Appended one by one, each costs a system call and moves the high watermark. Joined, a broker uses 24
-µs of processor time for each instead of 42, and 22 instead of 42 with 50 producers (bench lines
-`many-producers-*-cpu`, medians of two on a machine with other load). Alone in its turn, a request
-takes 20 µs without the system calls of its socket, and took 25.
+Appended one by one, each costs a system call and moves the high watermark. Joined, each takes 24 µs
+of processor time instead of 42, and with 50 producers 22 instead of 42 (bench lines
+`many-producers-*-cpu`, medians of two on a machine with other load). A request that is alone in its
+turn takes 20 µs instead of 25, without the system calls of its socket.
 
 - Nothing waits for others: when a turn has received what lay ready in sockets, it appends and
   answers it before it looks at sockets again.

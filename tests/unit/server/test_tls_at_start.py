@@ -75,7 +75,7 @@ def test_http_takes_the_certificates_of_a_listener_with_tls_only(tmp_path: Path,
         finally:
             await server.close()
 
-    expected = f"http.security.listener={name} is no listener with TLS; listeners with TLS: SSL"
+    expected = f"http.security.listener={name} is not a listener with TLS; listeners with TLS: SSL"
     with pytest.raises(StartError, match=f"^{expected}$"):
         asyncio.run(find())
 
