@@ -3,8 +3,8 @@
 Within the assignment interval after an assignment, changes begin group epochs without a new target
 assignment. The first heartbeat after the interval computes one for all of them. A member that joins
 meanwhile is in the epoch of the last assignment, with no partitions. The interval does not delay
-the first assignment of a new group, of one whose members had all left, and of one that another
-coordinator has loaded.
+the first assignment of a new group, of a group whose members had all left, or of a group that this
+coordinator has just loaded.
 """
 
 

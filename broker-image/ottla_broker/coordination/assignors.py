@@ -71,7 +71,7 @@ def assign_range(members: Members, counts: PartitionCounts) -> dict[str, Assignm
 
 
 def assign_uniformly(members: Members, counts: PartitionCounts) -> dict[str, Assignment]:
-    """With equal subscriptions, a member whose target does not change keeps the same object."""
+    """With equal subscriptions, a target that does not change is the same object as before."""
     kept, unassigned = _keep_valid_partitions(members, counts)
     if len({member.topics for member in members.values()}) == 1:
         return _balance_equal_subscriptions(kept, unassigned)

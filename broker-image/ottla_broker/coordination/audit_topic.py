@@ -4,11 +4,11 @@
   leader of one. Neither is a request of a client, so the log has no lines about itself.
 - The topic is created when the first line is written, with `num.partitions` and
   `default.replication.factor`.
-- A line is written when all in-sync replicas have it. Writes that fail are repeated, so that a line
-  may be there twice.
+- A line counts as written when all in-sync replicas have it. Writes that fail are repeated, so a
+  line may be in the topic twice.
 - Before a broker stops, it writes the lines that wait. Those that it cannot write within
-  CLOSE_TIMEOUT_S go to its own log. A line is dropped if MAX_WAITING_LINES wait already; the number
-  of dropped lines is written to the topic later.
+  CLOSE_TIMEOUT_S go to its own log. A line is dropped if MAX_WAITING_LINES wait already, or if the
+  broker is stopping; the number of dropped lines is written to the topic with a later write.
 """
 
 import asyncio

@@ -109,7 +109,7 @@ class ClassicGroup:
     pending_joins: dict[str, int] = field(default_factory=dict)  # member ids handed out (MEMBER_ID_REQUIRED) → deadline
     # Members of this generation that did not sync yet, in order.
     pending_syncs: dict[str, None] = field(default_factory=dict)
-    subscribed_topics: frozenset[str] | None = None  # None when the subscriptions cannot be parsed
+    subscribed_topics: frozenset[str] | None = None  # None if unknown: not parsed, or of another protocol type
     waiting_joins: int = 0
     protocol_support: Counter[str] = field(default_factory=Counter)
     has_new_members: bool = False  # a member joined during the initial rebalance delay

@@ -52,9 +52,9 @@ def join_group(
     config: ConsumerGroupConfig,
     now: Timestamps,
 ) -> JoinResult:
-    """Adds or updates a member of the classic protocol in a consumer group. If the request
-    `needs_member_id` and has none, the member is not added: the result has its new id and the error
-    MEMBER_ID_REQUIRED. Raises GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL,
+    """Adds or updates a member of the classic protocol in a consumer group. If the request of a
+    dynamic member `needs_member_id` and has none, the member is not added: the result has its new
+    id and the error MEMBER_ID_REQUIRED. Raises GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL,
     UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH.
     """
     group = change.group

@@ -199,8 +199,8 @@ class StaticMemberWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EmptyGroupWrite:
-    """Writes a group without members. No request waits for it: without this record the group is
-    restored with members that then expire."""
+    """Writes a group without members. A LeaveGroup waits for this write but succeeds even if it
+    fails: without this record the group is restored with members that then expire."""
 
 
 WritePurpose = AssignmentWrite | StaticMemberWrite | EmptyGroupWrite

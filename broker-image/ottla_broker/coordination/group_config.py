@@ -56,9 +56,9 @@ STREAMS_INTERVALS: Final = (STREAMS_SESSION_TIMEOUT_MS, STREAMS_HEARTBEAT_INTERV
 
 
 class MemberIntervals(msgspec.Struct, frozen=True):
-    """Settings that all newer protocols have, of all groups or of one. `interval_settings`: the
-    configs with which a single group overrides them. `*_bounds_ms`: the bounds of such values, both
-    included."""
+    """The settings that consumer, share and streams groups have in common, for all groups or for
+    one. `interval_settings`: the configs with which a single group overrides them. `*_bounds_ms`:
+    the bounds of such values, both included."""
 
     interval_settings: ClassVar[IntervalSettings]
     session_timeout_ms: int = 45_000

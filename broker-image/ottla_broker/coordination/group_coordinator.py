@@ -46,8 +46,8 @@ from ottla_broker.same_turn import SameTurnFuture
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 VerifyTransaction = Callable[[int], Awaitable[None]]
-"""Returns if the producer's transaction contains a partition of `__consumer_offsets`; KafkaError
-otherwise.
+"""Returns if the producer's transaction contains this partition of `__consumer_offsets`; raises
+KafkaError otherwise.
 """
 
 
@@ -87,8 +87,7 @@ class GroupCoordinator:
 
     def committed_offsets(self) -> Iterator[tuple[OffsetCommitKey, int]]:
         """The committed offsets of all groups whose partitions are loaded. Groups and offsets may
-        come and go while they are read.
-        """
+        come and go while they are read."""
         for shard in serving_shards(self._shards):
             for group_id in list(shard.offsets.group_ids()):
                 for key, commit in list(shard.offsets.group_commits(group_id)):
@@ -114,7 +113,10 @@ class GroupCoordinator:
         partition = self.partition_of(group_id)
         shard = self._shards.get(partition)
         if shard is None or not self.is_in_session():
-            raise KafkaError(ErrorCode.not_coordinator, f"another broker leads __consumer_offsets-{partition}")
+            raise KafkaError(
+                ErrorCode.not_coordinator,
+                f"this broker does not lead __consumer_offsets-{partition}, or has no controller session",
+            )
         shard.check_serving()
         return shard
 
@@ -223,8 +225,8 @@ class GroupCoordinator:
         return self._shard_of_named_group(group_id).streams_groups
 
     async def leave_group(self, group_id: str, members: Sequence[LeavingMember]) -> list[ErrorCode]:
-        """One error code for each, in their order. If the group is empty then, returns when that
-        has been written; for a consumer group, when the members' removal is replicated."""
+        """One error code for each, in their order. If the group is then empty, returns when the
+        write of that has ended; for a consumer group, when the members' removal is replicated."""
         shard = self._shard_of_named_group(group_id)
         group = shard.groups.get(group_id)
         if group is None or isinstance(group, ShareGroup | StreamsGroup):
@@ -364,8 +366,7 @@ class GroupCoordinator:
 
     def list_groups(self) -> list[Group]:
         """All groups of this coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS while a partition is
-        loading, COORDINATOR_NOT_AVAILABLE while this broker has no session.
-        """
+        loading, COORDINATOR_NOT_AVAILABLE while this broker has no session with the controller."""
         if not self.is_in_session():
             raise KafkaError(ErrorCode.coordinator_not_available)
         for shard in self._shards.values():
@@ -385,8 +386,7 @@ class GroupCoordinator:
 
     async def expire_offsets(self) -> int:
         """Deletes offsets and groups after `offsets.retention.minutes`. Returns the number of
-        deleted offsets.
-        """
+        deleted offsets."""
         count = 0
         for shard in serving_shards(self._shards):
             count += await shard.expire_offsets(self.config.offsets_retention_ms)

@@ -32,8 +32,8 @@ def update_member(
     now: Timestamps,
 ) -> bool:
     """Writes the member if it is new or has changed, and a new group epoch if subscriptions or
-    subscribed topics have changed. Returns whether the member's subscription has changed. Raises
-    INVALID_REGULAR_EXPRESSION."""
+    subscribed topics have changed or the group is new. Returns whether the member's subscription
+    has changed. Raises INVALID_REGULAR_EXPRESSION."""
     group = change.group
     if updated is not member or updated.id not in group.members:
         consumer_change.write_member(change, updated)

@@ -30,8 +30,9 @@ def heartbeat_together(
     now: Timestamps,
 ) -> tuple[list[ConsumerChange], list[HeartbeatResult | KafkaError]]:
     """The changes of the group, in their order, and the result or error of each member's heartbeat.
-    A heartbeat that fails changes nothing. The target assignment is computed once, after all
-    heartbeats have updated their members and begun new group epochs."""
+    A heartbeat that `admit` rejects changes nothing; one that `advance` rejects has updated its
+    member. The target assignment is computed once, after all heartbeats have updated their members
+    and begun new group epochs."""
     changes: list[ConsumerChange] = []
     admitted: list[AdmittedMember | KafkaError] = []
     for request in requests:

@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 READ_BYTES = 1 << 20
 BATCH_BYTES = 512 << 10
-"""Approximate size of the batches that writes of one event loop iteration share; a single write is
-never split.
+"""Approximate largest size of the batches that writes of one event loop iteration share; a single
+write is never split.
 """
 Write = SameTurnFuture[ErrorCode]
 """Completes when the records are replicated, with `none` or the error to return to clients of the
@@ -115,8 +115,7 @@ class PartitionJournal:
         """Reads all batches in chunks of about a MiB, from the log's start to its present end.
 
         Records above the high watermark are read too: they will be committed, or another broker
-        will be elected. A commit without an acknowledgement counts as one that was acknowledged
-        later.
+        will be elected. So a write that was never acknowledged may take effect.
         """
         log = self._partition.log
         offset, end = log.start, log.end

@@ -57,7 +57,7 @@ def join_group(group: ClassicGroup, request: JoinRequest, pending: PendingReques
 def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
     """True if the group may have one more member. In PreparingRebalance it counts waiting joins:
     `group.max.size` may have been lowered, and then the last members to rejoin are rejected. In
-    other states it counts members.
+    CompletingRebalance and Stable it counts members. An Empty group always has room.
     """
     member = group.members.get(member_id)
     if group.state in (GroupState.empty, GroupState.dead):
@@ -221,7 +221,7 @@ def heartbeat(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int, now: Timestamps
 ) -> ErrorCode:
     """Extends the member's session. Returns REBALANCE_IN_PROGRESS if the member must rejoin, and
-    raises other errors. It is not raised because each member gets it in each rebalance.
+    raises other errors. That code is returned, because each member gets it in each rebalance.
     """
     if group.state is GroupState.dead:
         raise KafkaError(ErrorCode.coordinator_not_available)

@@ -216,7 +216,8 @@ def encode_group_metadata_value(metadata: GroupMetadata) -> bytes:
 
 
 def decode_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """None for a record of an unknown type. Raises MalformedMessage when the key is cut off."""
+    """None for a record of an unknown type. Raises MalformedMessage when the key is cut off or not
+    UTF-8."""
     if len(key) < 2:
         raise MalformedMessage(f"a key of {len(key)} bytes has no type")
     (record_type,) = _INT16.unpack_from(key)

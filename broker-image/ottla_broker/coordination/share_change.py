@@ -40,6 +40,7 @@ def raise_epoch(change: ShareChange, metadata: CoordinatorMetadata) -> None:
 
 
 def write_initialized(change: ShareChange, initialized: Mapping[UUID, StateTopic]) -> None:
+    """Writes that the share state of these partitions, and of no others, is initialized."""
     change.write(StatePartitionsKey(change.group.id), state_partitions_value(initialized, {}))
 
 

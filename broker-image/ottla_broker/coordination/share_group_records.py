@@ -37,7 +37,7 @@ class ShareAssignmentKey(NamedTuple):
 
 
 class StatePartitionsKey(NamedTuple):
-    """Key of the record of the partitions whose share state has been initialized."""
+    """Key of the record of the partitions whose share state is initialized or being initialized."""
 
     group: str
 

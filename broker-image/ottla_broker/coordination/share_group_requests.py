@@ -139,13 +139,14 @@ class ShareGroupRequests:
 
     async def _initialize_partitions(self, group: ShareGroup) -> bool:
         """Initializes the share state of partitions that have none yet. Returns False if none could
-        be initialized, or the group was deleted meanwhile. A later heartbeat tries the failed ones
-        again. Raises KafkaError if the group's records are not replicated."""
+        be initialized, or the group was deleted during that; True also if nothing is left to do. A
+        later heartbeat tries the failed ones again. Raises KafkaError if the group's records are
+        not replicated."""
         async with self._lock_of(group.id):
             missing = share_heartbeat.find_uninitialized(group, self._metadata)
             wanted = [StatePartition(topic, at) for topic, found in missing.items() for at in sorted(found.partitions)]
             if not wanted or group.is_dead:
-                return True  # another heartbeat has done it
+                return True  # another heartbeat has done it, or the group was deleted
             # The state epoch must be one that every later coordinator of the group knows: it is
             # replicated with this record before a share coordinator gets it.
             change, epoch = ShareChange(group), group.epoch

@@ -351,8 +351,8 @@ class StreamsGroup:
             self.next_deadline_ms = deadline_ms
 
     def deadlines_of(self, member_id: str) -> MemberDeadlines:
-        """The member's deadlines, for the caller to change. They are a copy, because an undone
-        change returns to the former ones."""
+        """The member's deadlines, for the caller to change. Each call puts a new object into the
+        group, so that an undone change restores the former one."""
         known = self.deadlines.get(member_id)
         found = self.deadlines[member_id] = MemberDeadlines() if known is None else replace(known)
         return found

@@ -141,7 +141,8 @@ def heartbeat(
     has_new_tasks = request.member_epoch == JOINING_EPOCH or after.assigned != before.assigned
     if has_new_tasks and after.user_endpoint is not None:
         group.endpoint_epoch += 1
-    # A member that has lost a response reports other tasks. Kafka 4.2 does not repeat them to it.
+    # A member that has lost a response reports other tasks than its assignment. It gets the
+    # assignment again, which Kafka 4.2 does not repeat.
     includes_assignment = has_new_tasks or request.owned not in (None, after.assigned)
     statuses += _find_problems(group, configured)
     return StreamsHeartbeatResult(
@@ -207,8 +208,9 @@ def _with_sent_fields(member: StreamsMember, request: StreamsHeartbeat) -> Strea
 
 
 def _update_topology(change: StreamsChange, request: StreamsHeartbeat) -> StreamsTopologyValue:
-    """The group's topology, which the first member sets. Changing it is INVALID_REQUEST, as in
-    Kafka 4.2; the response to a member with an older one has the status STALE_TOPOLOGY."""
+    """The group's topology, which the first member sets. Raises INVALID_REQUEST for a topology that
+    would change it, as in Kafka 4.2, and if no member has sent one. An older topology is ignored:
+    the response has the status STALE_TOPOLOGY."""
     group, sent = change.group, request.topology
     if group.topology is None:
         if sent is None:

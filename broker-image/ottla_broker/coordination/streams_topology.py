@@ -96,7 +96,7 @@ def check_copartition_groups(topology: StreamsTopologyValue) -> None:
 
 
 def configure_topology(topology: StreamsTopologyValue, partition_count: PartitionCount) -> ConfiguredTopology:
-    """The topology with its numbers of tasks, or with the problem of the topics that exist. Raises
+    """The topology with its numbers of tasks, or with the problem of its topics. Raises
     STREAMS_INVALID_TOPOLOGY if the number of partitions of a repartition topic is neither declared
     nor determined by other topics.
     """

@@ -35,7 +35,7 @@ def update_target_assignment(
 def _compute_target_assignment(
     change: ConsumerChange, metadata: CoordinatorMetadata, config: ConsumerGroupConfig
 ) -> None:
-    """Writes what changes of the targets, then the assignment epoch."""
+    """Writes the targets that change, then the assignment epoch."""
     group = change.group
     name = group.subscriptions.preferred_assignor(config.assignors[0])
     topics_of = {
