@@ -58,7 +58,7 @@ class DeadLetterWriter:
     _now_ms: Callable[[], int]
 
     def config_of(self, group_id: str) -> DeadLetterConfig:
-        """The group's configs; one without a topic while `share.version` is too low."""
+        """The group's configs of dead letters, without a topic while `share.version` is too low."""
         if self._image.feature_level(SHARE_VERSION) < DEAD_LETTERS_SINCE:
             return DeadLetterConfig()
         return DeadLetterConfig.of_group(self._image.configs.get((GROUP_RESOURCE, group_id), {}))

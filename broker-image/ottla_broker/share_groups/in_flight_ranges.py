@@ -74,7 +74,7 @@ def _split_at(ranges: list[InFlightRange], offset: int) -> None:
 
 
 def join_final_ranges(ranges: Sequence[InFlightRange]) -> list[InFlightRange]:
-    """Merges adjacent ranges in the same final state, so that there are few ranges."""
+    """Merges adjacent ranges of the same final state and delivery count, so that few are left."""
     joined: list[InFlightRange] = []
     for one in ranges:
         last = joined[-1] if joined else None

@@ -2,8 +2,9 @@
 state, and runs the requests of group coordinators and partition leaders on it.
 
 Methods raise KafkaError: NOT_COORDINATOR when another broker leads the partition of
-`__share_group_state`, or the topic does not exist; COORDINATOR_LOAD_IN_PROGRESS while it loads; and
-those of `ShareStateShard`.
+`__share_group_state`, when the topic does not exist, or when this broker has no session with the
+controller; COORDINATOR_LOAD_IN_PROGRESS while the partition loads; COORDINATOR_NOT_AVAILABLE when
+it could not be loaded or written; and those of `ShareStateShard`.
 """
 
 import asyncio
@@ -65,7 +66,10 @@ class ShareCoordinator:
     def _shard_of(self, key: SharePartitionKey) -> ShareStateShard:
         shard = self._shards.get(self.partition_of(key)) if self._partitions() else None
         if shard is None or not self._is_in_session():
-            raise KafkaError(ErrorCode.not_coordinator, f"another broker leads the partition of {SHARE_STATE_TOPIC}")
+            raise KafkaError(
+                ErrorCode.not_coordinator,
+                f"this broker does not lead the partition of {SHARE_STATE_TOPIC}, or has no controller session",
+            )
         shard.check_serving()
         return shard
 

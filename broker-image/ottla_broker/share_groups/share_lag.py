@@ -19,8 +19,8 @@ UNKNOWN_LAG: Final = -1
 async def share_lag(
     groups: ShareGroups, partitions: Partitions, image: MetadataImage, topic: str, partition: int, state: ShareState
 ) -> int:
-    """UNKNOWN_LAG while the group has no start offset there, or while the number of delivered
-    records or the end of the log is unknown."""
+    """The lag; UNKNOWN_LAG while the group has no start offset in the partition, or while the
+    number of acknowledged and archived records or the end of the log is unknown."""
     if state.start_offset == NO_START_OFFSET or state.delivery_complete_count < 0:
         return UNKNOWN_LAG
     end = await _find_end(groups, partitions, image, topic, partition)

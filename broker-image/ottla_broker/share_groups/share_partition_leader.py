@@ -112,8 +112,8 @@ class SharePartitionLeader:
     # -- loading and closing -----------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Returns when the state is loaded; concurrent callers share one attempt. Raises
-        KafkaError, and closes this SharePartitionLeader."""
+        """Returns when the state is loaded; concurrent callers share one attempt. If loading fails,
+        closes this SharePartitionLeader and raises KafkaError."""
         if self._loading is None:
             self._loading = self._loop.create_task(self._load())
         try:
@@ -261,8 +261,9 @@ class SharePartitionLeader:
         return self._store(records, write)
 
     async def release(self, member_id: str) -> None:
-        """Makes the member's records available again, after the end of its session. Raises
-        KafkaError when that could not be stored."""
+        """Makes the member's records available again after the end of its session, or archives
+        those that were delivered as often as allowed. Raises KafkaError when that could not be
+        stored."""
         records = self._loaded_records()
         await self._store(records, records.release(member_id))
 

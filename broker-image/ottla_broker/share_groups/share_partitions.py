@@ -28,7 +28,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 FetchResult = DeliveredRecords | KafkaError | None
-"""None: no record is available."""
+"""None: the member has acquired no record."""
 LeadersFound = dict[TopicIdPartition, SharePartitionLeader | KafkaError]
 
 
@@ -73,8 +73,9 @@ class SharePartitions:
         return session
 
     async def close_session(self, session: ShareSession) -> None:
-        """Closes the session, and makes the records available that the member had acquired. If that
-        fails, they are available when their locks expire."""
+        """Closes the session, and makes the records available that the member had acquired in the
+        session's partitions. If that fails, and in partitions that the member no longer fetches,
+        they are available when their locks expire."""
         self.sessions.close(session)
         for topic_id, partition in list(session.partitions):
             leader = self._leaders.get(SharePartitionKey(session.group_id, topic_id, partition))

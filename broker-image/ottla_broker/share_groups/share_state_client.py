@@ -1,8 +1,8 @@
 """Calls the share coordinators of share-partitions, on this broker or another, for partition
 leaders and group coordinators (Kafka's Persister).
 
-Methods raise KafkaError with the coordinator's error; COORDINATOR_NOT_AVAILABLE when no coordinator
-has responded within RETRY_S.
+Methods raise KafkaError with the coordinator's error; COORDINATOR_NOT_AVAILABLE when requests have
+failed with one of RETRIABLE_ERRORS for RETRY_S.
 """
 
 import asyncio
