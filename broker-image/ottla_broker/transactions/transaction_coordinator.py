@@ -45,7 +45,8 @@ logger = logging.getLogger(__name__)
 UNEVENTFUL_ERRORS = frozenset(
     {ErrorCode.concurrent_transactions, ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping}
 )
-"""The transaction ended by itself before its timeout could end it."""
+"""Errors of the abort at a timeout that are not logged: the transaction has ended in another way,
+or another transition of the id is in flight."""
 END_WAIT_S: Final = 0.1
 """For how long a request waits for the end of the producer's previous transaction."""
 
@@ -97,7 +98,10 @@ class TransactionCoordinator:
         partition = self.partition_of(transactional_id)
         shard = self._shards.get(partition)
         if shard is None or not self._is_in_session():
-            raise KafkaError(ErrorCode.not_coordinator, f"another broker leads {TRANSACTION_STATE_TOPIC}-{partition}")
+            raise KafkaError(
+                ErrorCode.not_coordinator,
+                f"this broker does not lead {TRANSACTION_STATE_TOPIC}-{partition}, or has no controller session",
+            )
         shard.check_serving()
         return shard
 
@@ -201,8 +205,8 @@ class TransactionCoordinator:
         return producer_after_end(await shard.transition(transactional_id, decide))
 
     async def wait_until_idle(self, transactional_id: str, timeout_s: float) -> None:
-        """Returns when no end of a transaction of the id is in progress, or after `timeout_s`; at
-        once if this coordinator does not serve the id."""
+        """Returns when no transition of the id is in flight and no transaction of it is being
+        completed, or after `timeout_s`; at once if this coordinator does not serve the id."""
         with suppress(KafkaError):
             await self._shard_of(transactional_id).wait_until_idle(transactional_id, timeout_s)
 

@@ -267,7 +267,8 @@ def _check_producer(current: TransactionMetadata | None, producer: ProducerIdAnd
 
 def is_end_retried(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
     """True if the producer (transaction version 2) repeats an EndTxn request that has raised its
-    epoch: it still has the epoch before."""
+    epoch or given it a new id: the request has the epoch before, or the id before with its last
+    epoch."""
     if not current.raises_epochs:
         return False
     if current.producer_id == producer.producer_id and current.producer_epoch == producer.epoch + 1:
@@ -289,7 +290,8 @@ def end_transaction(
     now_ms: int,
 ) -> TransactionMetadata:
     """The decided transaction; `current` itself if the request is a repetition and the transaction
-    is complete. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE;
+    is complete. With transaction version 2 an abort also ends a transaction that has not begun.
+    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE;
     CONCURRENT_TRANSACTIONS while the transaction is being completed. `new_producer_id`: used when
     epochs are used up (transaction version 2)."""
     if current is None:

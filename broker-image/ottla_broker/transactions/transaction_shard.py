@@ -116,8 +116,8 @@ class TransactionShard:
     async def transition(self, transactional_id: str, decide: Decide) -> TransactionMetadata:
         """The state after `decide`, once it is replicated; at once if `decide` changes nothing.
         Raises what `decide` raises; CONCURRENT_TRANSACTIONS while another transition of the id is
-        in flight or its transaction is being completed; and, when the write fails, the error for
-        the client.
+        in flight or its transaction is being completed, then also in place of INVALID_TXN_STATE;
+        and, when the write fails, the error for the client.
         """
         self.check_serving()
         entry = self.entries.get(transactional_id) or TransactionEntry()
@@ -170,7 +170,8 @@ class TransactionShard:
             idle.set_result(None)
 
     async def wait_until_idle(self, transactional_id: str, timeout_s: float) -> None:
-        """Returns when no transition of the id is in flight, or after `timeout_s`."""
+        """Returns when no transition of the id is in flight and no transaction of it is being
+        completed, or after `timeout_s`."""
         entry = self.entries.get(transactional_id)
         if entry is not None and entry.pending:
             idle = self._idle.setdefault(transactional_id, asyncio.get_running_loop().create_future())
