@@ -1,9 +1,10 @@
 """Access rules of mirrored topics: which of the source's rules a mirror creates here, as
 MirrorMaker 2 does (KIP-382), and which it removes again.
 
-Rules for the literal name of a mirrored topic are created for its name here. What allows WRITE is
-left out, and what allows ALL allows READ: a copy has no producers. Denials are created as they are.
-Rules with prefixes are left out, because they are about other topics, too.
+Rules for the literal name of a mirrored topic are created for its name here. Rules that allow WRITE
+are left out, and a rule that allows ALL is created as one that allows READ: a copy has no
+producers. Rules that deny are created as they are. Rules with prefixes are left out, because they
+are about other topics, too.
 
 A rule that a mirror has created is removed when the source no longer has it, while the mirror still
 has the rule's topic. The id of such a rule follows from the mirror's name and the rule, so that

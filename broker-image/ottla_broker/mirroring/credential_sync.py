@@ -24,7 +24,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 CredentialKey = tuple[str, int]
 """User and mechanism."""
 Credentials = Mapping[CredentialKey, ScramCredential]
-NO_API: Final = "the source gives no client its users' credentials; Apache Kafka never does"
+NO_API: Final = "the source does not return its users' credentials; Apache Kafka never does"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,10 @@ def is_truncated(log: PartitionLog, joined: int, joined_epoch: int) -> bool:
 
 
 def truncate_if_saved(partition: Partition, joined: int, joined_epoch: int) -> None:
-    """Truncates the diverged records when this broker's leader epoch begins, if this broker has
-    saved them.
+    """Called when this broker's leader epoch begins: truncates the log to `joined`, if this broker
+    has saved the diverged records or if its log is empty and ends above `joined`.
 
-    Otherwise a later leader epoch will. Raises KafkaError: KAFKA_STORAGE_ERROR.
+    Otherwise the leader of a later epoch does. Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     log = partition.log
     # An empty log that ends above `joined` has either continued at the source's log start, or had

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class FailbackPartition:
-    """A partition in the leader epoch in which this broker leads it.
+    """A partition that this broker leads, in one leader epoch.
 
     `diverging_records`: number of records from the join offset on while the mirror's config does
     not allow their truncation. `reason`: what the partition waits for. `needs_operator`: only a

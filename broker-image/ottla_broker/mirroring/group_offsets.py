@@ -99,8 +99,8 @@ class GroupOffsetSync:
         """Synchronises every group once. `topics`: name at the source → name here.
 
         Groups that failed the last time come last, so that a coordinator that does not respond does
-        not block the others. Raises OSError, TimeoutError; KafkaError of the first group that
-        failed, after all groups were tried.
+        not block the others. Raises OSError, TimeoutError; KafkaError if the groups cannot be
+        listed, or that of the first group that failed, after all groups were tried.
         """
         first_error: KafkaError | None = None
         groups = [it for it in await list_groups(self._source) if matches_name(it, self._patterns)]

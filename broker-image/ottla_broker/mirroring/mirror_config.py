@@ -123,7 +123,7 @@ def _parse_config(name: str, settings: Mapping[str, str]) -> MirrorConfig:
         resyncs_on_truncation=value(MIRROR_ON_SOURCE_TRUNCATION) == RESYNC,
         sync_configs=value(MIRROR_SYNC_CONFIGS),
         metadata_max_age_s=value(MIRROR_METADATA_MAX_AGE_MS) / 1000,
-        # One fetch brings no more bytes than a second may.
+        # One fetch returns no more bytes than the throttle allows in a second.
         fetch_limits=FetchLimits(
             value(MIRROR_FETCH_MAX_WAIT_MS),
             min(value(MIRROR_FETCH_MAX_BYTES), max_bytes_per_s),

@@ -41,7 +41,7 @@ class FetchOutcome(Enum):
     advanced = auto()  # the next position has changed
     new_epochs = auto()  # `unrecorded_epochs` must be recorded in the metadata first
     out_of_range = auto()  # the source's log does not contain the position
-    not_leader = auto()  # this broker of the source does not lead the partition, or not this topic id
+    not_leader = auto()  # this broker of the source does not lead the partition of this topic id, or its disk failed
     diverged = auto()  # the source's log is not the one that was mirrored; `reason` says why
     retriable_error = auto()  # a temporary error of the source
 
@@ -116,14 +116,15 @@ class BytesPerOffset:
 
 @dataclass(slots=True, eq=False)
 class MirroredPartition:
-    """A partition in the leader epoch in which this broker leads it.
+    """A partition that this broker leads, in one leader epoch.
 
     `source_epochs`: the source's leader epochs that are recorded in the metadata;
     `unrecorded_epochs`: what they have to be before further records are appended.
     `source_high_watermark` and `source_log_start` are the source's as last seen.
-    `last_caught_up_s` is when the partition last had every record, by the loop's clock. `reason`:
-    why the partition does not advance, as text for people. `requested_offset`, `named_in`,
-    `in_session` and `retry_at_s`: see `fetch_session_handler.FetchedPartition`.
+    `last_caught_up_s` is when the partition last had every record, by the loop's clock, or when the
+    first response came if it never had. `reason`: why the partition does not advance, as text for
+    people. `requested_offset`, `named_in`, `in_session` and `retry_at_s`: see
+    `fetch_session_handler.FetchedPartition`.
     """
 
     partition: Partition
@@ -176,18 +177,19 @@ class MirroredPartition:
         )
 
     def lag_s(self, now_s: float) -> float:
-        """Seconds since the partition last had every record; 0 if it has."""
+        """Seconds since the partition last had every record; 0 if it has, or before the first
+        response."""
         return 0.0 if not self.lag else max(now_s - self.last_caught_up_s, 0.0)
 
     @property
     def lag(self) -> int:
-        """Offsets by which the source's high watermark is ahead."""
+        """Offsets by which the source's high watermark is ahead; 0 before the first response."""
         return max(self.source_high_watermark - self.position, 0)
 
     @property
     def lag_bytes(self) -> int:
-        """Estimate of the missing bytes, by the average size of recent or else of local offsets; −1
-        if there are none.
+        """Estimate of the missing bytes: the lag times the average bytes per offset, of what was
+        fetched last or else of the log here; −1 if neither has any.
         """
         if not self.lag:
             return 0

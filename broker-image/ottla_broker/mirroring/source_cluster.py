@@ -86,7 +86,8 @@ class MirroredAtSource:
 
 
 async def fetch_source_metadata(client: Client, names: Iterable[str] | None) -> SourceMetadata:
-    """`names` None: all topics. Topics with a temporary error are left out.
+    """`names` None: all topics. Topics with an error other than UNKNOWN_TOPIC_OR_PARTITION are in
+    neither `topics` nor `missing_topics`.
 
     Raises OSError, TimeoutError, KafkaError.
     """

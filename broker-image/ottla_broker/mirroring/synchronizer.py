@@ -69,7 +69,7 @@ SOURCE_RETRY_PAUSE_S: Final = 2.0  # after a source could not be read
 class MirrorProblems:
     """`source_error`: why the last synchronisation with the source failed; empty if it did not.
 
-    `rejected_topics`: topic here → why it is not mirrored.
+    `rejected_topics`: topic here → why it is not mirrored, or not changed.
     """
 
     source_error: str = ""
