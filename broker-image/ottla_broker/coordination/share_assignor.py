@@ -2,8 +2,9 @@
 Pure.
 
 Every partition of a subscribed topic is assigned to a member, and every member gets a partition if
-its topics have any. With more members than partitions, the numbers of members of two partitions
-differ by at most one. Members keep their partitions unless that makes the assignment uneven.
+its topics have any. With equal subscriptions and more members than partitions, the numbers of
+members of two partitions differ by at most one. Members keep their partitions unless that makes the
+assignment uneven.
 """
 
 from collections.abc import Mapping

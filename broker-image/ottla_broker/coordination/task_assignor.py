@@ -1,9 +1,9 @@
 """The sticky task assignor of streams groups (KIP-1071, as Kafka's `sticky`). Pure.
 
 Active tasks: the numbers of two members differ by at most one, and within that limit each member
-keeps its tasks. A task whose owner has left moves to a member with a standby copy. Standby tasks:
-the configured number of copies of each task with state, each in another process than the active
-task, or fewer if there are too few processes.
+keeps its tasks. A task that its owner does not keep moves to a member with a standby copy, if one
+has room within the limit. Standby tasks: the configured number of copies of each task with state,
+each in another process than the active task, or fewer if there are too few processes.
 """
 
 from collections.abc import Collection, Iterable, Mapping
