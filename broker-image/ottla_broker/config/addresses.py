@@ -86,8 +86,8 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_limits(text: str) -> dict[str, int]:
-    """Limit by host, from `HOST:LIMIT` pairs: an address without brackets, or a name, which is not
-    resolved. Raises ValueError.
+    """Limit by host, from `HOST:LIMIT` pairs. A host is an IP address, here without brackets, or a
+    name, which is not resolved. Raises ValueError.
     """
     found: dict[str, int] = {}
     for entry in split_list(text):

@@ -109,8 +109,9 @@ SOCKET_REQUEST_MAX_BYTES = _network.row("socket.request.max.bytes", integer(at_l
 SOCKET_LISTEN_BACKLOG_SIZE = _network.row("socket.listen.backlog.size", integer(at_least=1), 50,
     "Maximum number of connections that wait to be accepted, per listener.")
 QUEUED_MAX_REQUEST_BYTES = _network.row("queued.max.request.bytes", long(at_least=-1), 256 << 20,
-    "Maximum bytes of requests, and of responses not yet read by clients, over all connections. At the limit the "
-    "broker reads nothing more from sockets until some are done. -1: no limit. At least `socket.request.max.bytes`.",
+    "Maximum bytes of requests, and of responses not yet read by clients, over all connections: half for each. At the "
+    "limit the broker reads nothing more from sockets until some are done. -1: no limit. At least "
+    "`socket.request.max.bytes`.",
     differs="Kafka has no limit; clients that send and do not read must not exhaust a broker's memory")
 CONNECTION_QUEUED_MAX_BYTES = _network.row("connection.queued.max.bytes", integer(at_least=1), 16 << 20,
     "Maximum bytes of queued requests per connection. At the limit the broker pauses reading from the connection. A "
@@ -131,10 +132,10 @@ MAX_CONNECTIONS_PER_IP = _network.row("max.connections.per.ip", integer(at_least
 MAX_CONNECTIONS_PER_IP_OVERRIDES = _network.row("max.connections.per.ip.overrides", limits_by_address(), "",
     "Limits for single IP addresses, in place of `max.connections.per.ip`.", DYNAMIC)
 MAX_CONNECTION_CREATION_RATE = _network.row("max.connection.creation.rate", integer(at_least=0), MAX_INT32,
-    "Maximum number of connections accepted per second. Further ones wait for up to 10 seconds. After an idle time the "
-    "broker accepts the connections of up to ten seconds at once. Connections of brokers count but do not wait, if "
-    "there are other listeners than the inter-broker listener. `listener.name.NAME.max.connection.creation.rate` "
-    "limits one listener.", DYNAMIC)
+    "Maximum number of connections accepted per second. Further ones wait for up to 10 seconds, and those that would "
+    "wait longer are closed. After an idle time the broker accepts the connections of up to ten seconds at once. "
+    "Connections of brokers count but do not wait, if there are other listeners than the inter-broker listener. "
+    "`listener.name.NAME.max.connection.creation.rate` limits one listener.", DYNAMIC)
 _network.row("socket.connection.setup.timeout.ms", long(at_least=1), 10000,
     "Timeout in milliseconds for establishing a connection to another broker.",
     no_effect="connections to other brokers have fixed timeouts")
@@ -156,7 +157,8 @@ _quotas = Section("Client quotas", BROKER_SETTINGS)
 _BURST = "A client that was idle may use what its quota allows in all of them at once."
 
 QUOTA_WINDOW_NUM = _quotas.row("quota.window.num", integer(at_least=1), 11,
-    f"Number of windows over which rates of clients are measured. {_BURST}")
+    "Number of windows over which rates of clients are measured. A client that was idle may use what its quota allows "
+    "in all but one of them at once.")
 QUOTA_WINDOW_SIZE_SECONDS = _quotas.row("quota.window.size.seconds", integer(at_least=1), 1,
     "Length in seconds of each window, and the longest time for which `request_percentage` throttles at once.")
 CONTROLLER_QUOTA_WINDOW_NUM = _quotas.row("controller.quota.window.num", integer(at_least=1), 11,

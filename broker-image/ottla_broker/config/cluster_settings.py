@@ -39,21 +39,23 @@ REPLICA_LAG_TIME_MAX_MS = _replication.row("replica.lag.time.max.ms", long(at_le
 REPLICA_FETCH_MIN_BYTES = _replication.row("replica.fetch.min.bytes", integer(at_least=0), 1,
     "Minimum bytes of a response to a follower's fetch. With fewer the leader waits up to `replica.fetch.wait.max.ms`.")
 REPLICA_FETCH_WAIT_MAX_MS = _replication.row("replica.fetch.wait.max.ms", integer(at_least=0), 500,
-    "Maximum time in milliseconds that a follower's fetch waits for data. Less than `replica.lag.time.max.ms`.")
+    "Maximum time in milliseconds that a follower's fetch waits for data. At most `replica.lag.time.max.ms`.")
 REPLICA_FETCH_MAX_BYTES = _replication.row("replica.fetch.max.bytes", integer(at_least=0), 1048576,
     "Maximum bytes of one partition in a response to a follower. A larger first batch is still returned whole.")
 REPLICA_FETCH_RESPONSE_MAX_BYTES = _replication.row("replica.fetch.response.max.bytes", integer(at_least=0), 10485760,
     "Maximum bytes of all partitions in a response to a follower.")
 REPLICA_FETCH_BACKOFF_MS = _replication.row("replica.fetch.backoff.ms", integer(at_least=0), 1000,
-    "Time in milliseconds that a follower waits after a failed fetch.")
+    "Longest time in milliseconds that a follower waits after a failed fetch. After most errors the first pause is 20 "
+    "ms, and each further failure doubles it.")
 REPLICA_SOCKET_TIMEOUT_MS = _replication.row("replica.socket.timeout.ms", integer(at_least=1), 30000,
-    "Timeout in milliseconds of a follower's requests to its leader. At least `replica.fetch.wait.max.ms`.")
+    "Longest time in milliseconds that a follower waits for a response of its leader, beyond the fetch's own wait. The "
+    "first timeout is 2 seconds, and each one doubles the next. At least `replica.fetch.wait.max.ms`.")
 _replication.row("replica.socket.receive.buffer.bytes", integer(at_least=-1), 65536,
     "Size of the receive buffer (SO_RCVBUF) of followers' sockets in bytes. -1: the operating system's default.",
     no_effect="followers' sockets have the operating system's buffers")
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = _replication.row(
     "replica.high.watermark.checkpoint.interval.ms", long(at_least=1), 5000,
-    "Interval in milliseconds at which high watermarks are written to disk.")
+    "Interval in milliseconds at which high watermarks and log start offsets are written to disk.")
 REPLICA_SELECTOR_CLASS = _replication.row("replica.selector.class",
     string("a class name of Kafka's whose last part is RackAwareReplicaSelector or LeaderSelector", empty=False), None,
     "Policy that selects the replica a consumer reads from. Kafka's RackAwareReplicaSelector prefers a replica in the "
@@ -287,9 +289,8 @@ OFFSET_METADATA_MAX_BYTES = _offsets.row("offset.metadata.max.bytes", integer(at
 OFFSETS_COMMIT_TIMEOUT_MS = _offsets.row("offsets.commit.timeout.ms", integer(at_least=1), 5000,
     "Time in milliseconds that an offset commit waits for its replicas before it fails.")
 OFFSETS_RETENTION_MINUTES = _offsets.row("offsets.retention.minutes", integer(at_least=1), 10080,
-    "Time in minutes after which committed offsets expire, unless a member subscribes to their topic. It is counted "
-    "from when a classic group became empty. For consumer and streams groups, and for groups that only store offsets, "
-    "it is counted from the commit.")
+    "Time in minutes after which committed offsets expire, unless a member subscribes to their topic. For a classic "
+    "group without members it is counted from when the group became empty, in all other cases from the commit.")
 OFFSETS_RETENTION_CHECK_INTERVAL_MS = _offsets.row("offsets.retention.check.interval.ms", long(at_least=1), 600000,
     "Interval in milliseconds at which expired offsets are removed.")
 OFFSETS_TOPIC_NUM_PARTITIONS = _offsets.row("offsets.topic.num.partitions", integer(at_least=1), 50,

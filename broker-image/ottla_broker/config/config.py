@@ -147,7 +147,7 @@ class Config:
         return cast(T, own.get(ScopedSetting(listener, mechanism, setting), of_all_mechanisms))
 
     def listener_override(self, listener: str, setting: Setting[T]) -> T | None:
-        """The value that is set for this listener alone; None without one."""
+        """The static value for this listener alone; None without one."""
         return cast("T | None", self.static.of_listeners.get(ScopedSetting(listener, "", setting)))
 
     @property
@@ -205,8 +205,8 @@ class Config:
     def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
         """Replaces both dynamic layers (the configs of resource broker "" and of this broker in the
         metadata) and calls the subscribers of values that changed. Logs settings without effect:
-        those of Kafka and its plugins that Ottla does not have, and those of another version of
-        Ottla.
+        read-only ones, those of Kafka and its plugins that Ottla does not have, and those of
+        another version of Ottla.
         """
         changed = {
             name

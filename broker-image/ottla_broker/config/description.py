@@ -162,7 +162,7 @@ def _entry(setting: Setting[object], synonyms: list[ConfigSynonym]) -> ConfigEnt
 
 
 def _broker_synonyms(config: Config, setting: Setting[object], *, is_overridden: bool) -> list[ConfigSynonym]:
-    """The values of the broker settings from which a topic setting takes its default."""
+    """The values of the broker settings from which a topic or group setting takes its default."""
     synonyms: list[ConfigSynonym] = []
     for default in setting.broker_defaults:
         found = _synonyms(config, default.setting.name)

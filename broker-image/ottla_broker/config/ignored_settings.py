@@ -33,7 +33,7 @@ IGNORED_STATIC: dict[str, str] = {
     "num.replica.alter.log.dirs.threads": _ONE_THREAD,
     "log.dir.failure.timeout.ms": "a failed log directory takes its partitions offline at once",
     "log.flush.start.offset.checkpoint.interval.ms": (
-        "written together with recovery points: `log.flush.offset.checkpoint.interval.ms`"
+        "written together with high watermarks: `replica.high.watermark.checkpoint.interval.ms`"
     ),
     "fetch.purgatory.purge.interval.requests": _NO_PURGATORY,
     "producer.purgatory.purge.interval.requests": _NO_PURGATORY,
@@ -69,13 +69,13 @@ IGNORED_STATIC: dict[str, str] = {
 IGNORED_DYNAMIC: dict[str, str] = {
     "background.threads": _ONE_THREAD,
     "log.cleaner.io.buffer.": "the cleaner reads and writes whole batches",
-    "log.cleaner.threads": "the cleaner has one thread",
+    "log.cleaner.threads": "each log directory has one cleaner",
     "log.local.retention.": _NO_TIERS,
     "metric.reporters": _PROMETHEUS,
     "num.io.threads": _ONE_THREAD,
     "num.network.threads": _ONE_THREAD,
     "num.recovery.threads.per.data.dir": "recovery reads only what follows the recovery point",
-    "num.replica.fetchers": "one connection fetches from each leader",
+    "num.replica.fetchers": "one connection fetches from each leader, and a second one topics with `flush.messages=1`",
     "principal.builder.class": _NO_JAVA,
     "remote.fetch.max.wait.ms": _NO_TIERS,
     "remote.list.offsets.request.timeout.ms": _NO_TIERS,

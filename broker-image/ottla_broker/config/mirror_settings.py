@@ -47,11 +47,12 @@ MIRROR_OFFSETS = _mirrors.row("offsets", one_of(IDENTICAL, APPENDED), IDENTICAL,
     "change while there are mirrored topics.")
 MIRROR_GROUPS = _mirrors.row("groups", list_of(allowed=_PATTERNS), "",
     "Consumer groups of the source whose committed offsets are copied every `metadata.max.age.ms`: only forward, and "
-    "only while the group has no members in this cluster.")
+    "only while the group has no members in this cluster. None are copied with `offsets=Appended`.")
 MIRROR_USERS = _mirrors.row("users", list_of(allowed=_PATTERNS), "",
     "Users of the source whose SCRAM credentials are copied every `metadata.max.age.ms`, so that they log in here with "
-    "their passwords. Those that were set here stay as they are. Needs DESCRIBE on the source's cluster and "
-    "DESCRIBE_TOKENS on its User resources; a source that is not Ottla does not give them.")
+    "their passwords. Those that were set here stay as they are, and none are copied for super users of this cluster. "
+    "Needs DESCRIBE on the source's cluster and DESCRIBE_TOKENS on its User resources; a source that is not Ottla does "
+    "not give them.")
 MIRROR_SECURITY_PROTOCOL = _mirrors.row("security.protocol", one_of(*PROTOCOLS), PLAINTEXT,
     "Security protocol of connections to the source.")
 MIRROR_SSL_TRUSTSTORE_CERTIFICATES = _mirrors.row("ssl.truststore.certificates", string("certificates in PEM"), "",
@@ -93,7 +94,8 @@ MIRROR_SYNC_ACLS = _mirrors.row("sync.acls", boolean(), False,
     "what allows WRITE is left out, and what allows ALL allows READ. Rules that were created so are removed when the "
     "source no longer has them. Needs DESCRIBE on the source's cluster.")
 MIRROR_METADATA_MAX_AGE_MS = _mirrors.row("metadata.max.age.ms", long(at_least=100), 10_000,
-    "Interval in milliseconds at which new topics, partitions and configs of the source are copied.")
+    "Interval in milliseconds at which everything but records is copied: new topics and partitions, configs, committed "
+    "offsets, credentials and access rules.")
 MIRROR_THROTTLED_RATE = _mirrors.row("throttled.rate", long(at_least=1), MAX_INT64,
     "Maximum bytes per second, on average, that each broker fetches for this mirror.")
 MIRROR_FETCH_MAX_WAIT_MS = _mirrors.row("fetch.max.wait.ms", integer(at_least=0), 500,

@@ -43,8 +43,8 @@ class SettingError(ValueError):
 
 
 class BrokerDefault(NamedTuple):
-    """A broker setting from which a topic setting takes its default: `value × factor`. With a
-    factor other than 1, every negative value becomes −1 (no limit)."""
+    """A broker setting from which a topic or group setting takes its default: `value × factor`.
+    With a factor other than 1, every negative value becomes −1 (no limit)."""
 
     setting: "Setting[object]"
     factor: int = 1
@@ -59,8 +59,8 @@ class BrokerDefault(NamedTuple):
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting(Generic[T_co]):
     """A row of a table. `default`: the parsed value. `differs`: why the default is not Kafka 4.1's.
-    `no_effect`: why the value is accepted and changes nothing. `broker_defaults`: for a topic
-    setting, the broker settings that are its default; the first that is set applies.
+    `no_effect`: why the value is accepted and changes nothing. `broker_defaults`: for a topic or
+    group setting, the broker settings that are its default; the first that is set applies.
     `since_kafka`: for a topic setting, the first version of Kafka that has it if that is newer than
     4.3; DescribeConfigs lists it only where it is set."""
 

@@ -83,7 +83,8 @@ LOG_ROLL_JITTER_HOURS = _defaults.row("log.roll.jitter.hours", integer(at_least=
 LOG_FLUSH_INTERVAL_MS = _defaults.row("log.flush.interval.ms", long(at_least=0), None,
     "Default of the topics' `flush.ms`. Not set: `log.flush.scheduler.interval.ms`.")
 LOG_FLUSH_SCHEDULER_INTERVAL_MS = _defaults.row("log.flush.scheduler.interval.ms", long(at_least=1), MAX_INT64,
-    "Interval in milliseconds at which logs are checked for records unsynced for too long.", UpdateMode.READ_ONLY)
+    "Default of the topics' `flush.ms` if `log.flush.interval.ms` is not set. Logs are checked once a second for "
+    "records that have been unsynced for so long.", UpdateMode.READ_ONLY)
 
 _retention = TopicSection(Section("Topics: retention and compaction", TOPIC_SETTINGS, UpdateMode.PER_TOPIC))
 
@@ -211,7 +212,7 @@ LOG_RETENTION_CHECK_INTERVAL_MS = _maintenance.row("log.retention.check.interval
     "Interval in milliseconds at which segments past their retention are deleted.")
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = _maintenance.row(
     "log.flush.offset.checkpoint.interval.ms", integer(at_least=1), 60000,
-    "Interval in milliseconds at which recovery points and log start offsets are written to disk.")
+    "Interval in milliseconds at which recovery points are written to disk.")
 
 _cleaner = Section("Log cleaner", BROKER_SETTINGS, UpdateMode.CLUSTER_WIDE)
 
@@ -224,4 +225,4 @@ LOG_CLEANER_DEDUPE_BUFFER_SIZE = _cleaner.row("log.cleaner.dedupe.buffer.size", 
     "Maximum memory in bytes that one pass of the cleaner uses to remember keys.")
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = _cleaner.row(
     "log.cleaner.io.max.bytes.per.second", double(at_least=1), MAX_DOUBLE,
-    "Maximum bytes per second that the cleaner reads and writes.")
+    "Maximum bytes per second that the cleaner reads and writes, for each log directory.")

@@ -1,10 +1,10 @@
 """The cleaner: compacts the logs of one log directory, the dirtiest first, one at a time.
 
 `log.cleaning_plan` chooses the range to clean and `log.compaction` the records to keep.
-`log.cleaning_job` reads and writes in other threads; `log.segment_swap` replaces the segments in
-the thread of the protocol. Groups of segments are cleaned from old to new, and a cleaning that
-cannot continue ends there: so a segment whose tombstones are removed never follows an older one
-that has not been cleaned.
+`log.cleaning_job` reads and writes in other threads; `log.segment_swap` replaces the segments on
+the event loop's thread. Groups of segments are cleaned from old to new, and a cleaning that cannot
+continue ends there: so a segment whose tombstones are removed never follows an older one that has
+not been cleaned.
 """
 
 import asyncio
@@ -44,7 +44,9 @@ class CleanerConfig(msgspec.Struct, frozen=True):
 
 
 class LogChanged(Exception):
-    """The log was truncated, deleted or shortened by retention while it was cleaned."""
+    """While the log was cleaned, it was truncated, deleted, moved, taken offline or shortened by
+    retention.
+    """
 
 
 class Cleaner:

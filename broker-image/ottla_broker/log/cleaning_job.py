@@ -67,8 +67,8 @@ class SourceSegment(msgspec.Struct, frozen=True):
     next_base: int
 
     def reopen(self, files: OpenFiles) -> Segment:
-        """The segment through the cleaning's own open files: the log's belong to the protocol's
-        thread."""
+        """The segment through the cleaning's own open files: those of the log belong to the event
+        loop's thread."""
         of = self.segment
         return Segment(files, of.directory, of.base, size=self.summary.size, created_ms=of.created_ms)
 
@@ -155,8 +155,8 @@ def plan_job(log: LogState, dirty: DirtyRange, now_ms: int) -> CleaningJob:
 
 
 def last_offset_to_keep(log: LogState, producer: ProducerStateEntry) -> int:
-    """The end of the producer's last batch, which cleaning retains even when it is empty; −1 if
-    there is none.
+    """The last offset of the producer's last batch, which cleaning retains even when it is empty;
+    −1 if there is none.
 
     For a reserved producer id it is the last batch below the high watermark: a change of leader may
     remove a later one, and then the log would have no batch of that id.

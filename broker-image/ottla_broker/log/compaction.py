@@ -298,8 +298,7 @@ def _marker_type(batch: Buffer, header: BatchHeader) -> ControlRecordType:
 
 
 def _empty_batch(header: BatchHeader) -> bytes:
-    """The batch without its records: it still holds its producer's last sequence and the log's last
-    offset."""
+    """The batch without its records. It keeps its offsets and its producer's sequence numbers."""
     attributes = header.attributes & (LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG) & ~COMPRESSION_MASK
     return pack_batch(replace(header, attributes=attributes, base_timestamp=header.max_timestamp, count=0), b"")
 

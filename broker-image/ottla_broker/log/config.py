@@ -59,8 +59,8 @@ class LogConfig(msgspec.Struct, frozen=True):
 
     @property
     def roll_ms(self) -> int:
-        """The age at which a segment is closed: at most max.compaction.lag.ms, as the active one is
-        not compacted."""
+        """The age at which a segment is closed. In a compacted topic at most max.compaction.lag.ms,
+        because the active segment is not compacted."""
         if self.cleanup_compact and self.max_compaction_lag_ms > 0:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms

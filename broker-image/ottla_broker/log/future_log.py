@@ -62,7 +62,7 @@ class FutureLog:
         if current.failure is not None:
             raise current.failure
         if current.flush.truncation_count != self._truncation_count or log.end < current.segments[0].base:
-            self._begin_copy()  # the end of the copy was cut off, or retention has overtaken it
+            self._begin_copy()  # the log was truncated, or its retention has overtaken the copy
         data = read_files(current, log.end, max_bytes, current.end, True)
         if data:
             log.append_as_follower(data, leader_epoch=MAX_INT32)

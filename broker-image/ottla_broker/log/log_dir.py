@@ -328,8 +328,8 @@ class LogDir:
     async def close(self) -> None:
         """Syncs everything and writes the clean shutdown file.
 
-        The file is not written if a log has failed, or if the start was cancelled before all logs
-        were recovered.
+        The file is not written if the directory or one of its logs has failed, or if a start after
+        a crash was cancelled before all logs were recovered.
         """
         if self._closed:
             return

@@ -55,8 +55,8 @@ class FlushState:
         return self.durable_names < self.created_names
 
     def move_to(self, opened: "FlushState") -> None:
-        """Takes over what is durable of the log in another folder; the flush in progress proves
-        nothing of that.
+        """Takes over the durable offsets of the log's copy in another folder, and invalidates the
+        flush in progress.
         """
         self.truncation_count += 1
         self.flushed_offset, self.recovery_point = opened.flushed_offset, opened.recovery_point

@@ -42,8 +42,8 @@ def load_or_create_identity(
     disk: Disk, runtime: Runtime, path: str, node_id: int, cluster_id: str | None
 ) -> LogDirIdentity:
     """Returns the identity in `meta.properties`. Creates the file or adds missing properties.
-    Raises LogDirError if the directory belongs to another broker or cluster, ValueError if the file
-    cannot be parsed, OSError."""
+    Raises LogDirError if the directory belongs to another broker or cluster or the file has another
+    version; ValueError if the file cannot be parsed; OSError."""
     file = f"{path}/{file_names.META_PROPERTIES}"
     found = read_properties(disk, file)
     if found and found.get("version") != META_VERSION:

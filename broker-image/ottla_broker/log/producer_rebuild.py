@@ -59,7 +59,7 @@ def _load_newest_snapshot(snapshots: ProducerSnapshots, up_to: int, now_ms: int)
         try:
             return ProducerStates(decode_producer_snapshot(snapshots.read(offset), now_ms)), offset
         except CorruptProducerSnapshot as error:
-            logger.warning("removing %s, an older snapshot replaces it: %s", snapshots.path(offset), error)
+            logger.warning("removing %s, an older snapshot or the log replaces it: %s", snapshots.path(offset), error)
             snapshots.remove(offset)
     return ProducerStates(), 0
 

@@ -1,7 +1,7 @@
 """`.snapshot` files: the producers of a partition just before the offset in the file's name.
 
 Kafka's ProducerSnapshot format, version 1: version i16 · CRC-32C u32 of what follows · number of
-entries i32 · entries of 50 bytes: producer id i64, epoch i16, last sequence i32, last offset i64,
+entries i32 · entries of 46 bytes: producer id i64, epoch i16, last sequence i32, last offset i64,
 offset delta i32, timestamp i64, coordinator epoch i32, first offset of the open transaction i64
 (−1: none).
 

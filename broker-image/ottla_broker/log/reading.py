@@ -1,9 +1,10 @@
 """Reading a log from its files: batches by offset, where the tail in memory does not reach, records
 by time (KIP-79, KIP-734), and aborted transactions.
 
-Files that cannot be read and batch headers that are corrupt take the partition offline; every
-function raises KafkaError KAFKA_STORAGE_ERROR then. Records that do not decompress or parse raise
-the KafkaError of `decode_batch` and leave it online.
+If files cannot be read or batch headers are corrupt, every function raises KafkaError
+KAFKA_STORAGE_ERROR. That takes the partition offline, unless the disk is full or file descriptors
+are exhausted. Records that do not decompress or parse raise the KafkaError of `decode_batch` and
+leave it online.
 """
 
 import logging

@@ -34,7 +34,7 @@ def create_cleaned_segment(files: OpenFiles, directory: str, base: int, now_ms: 
 
 
 def remove_cleaned_segment(disk: Disk, segment: Segment) -> None:
-    """Removes the files, the log last: an index without its log is ignored."""
+    """Removes the files, the log last."""
     for path in reversed(segment.paths):
         disk.remove(path)
 

@@ -39,7 +39,8 @@ def append_small_batches(
 ) -> JoinedAppend:
     """Checks and stamps clients' batches, in place, and writes them in one piece. It stops before
     the first batch that is not valid, or that needs more than the checks here: that one and the
-    rest are for `append_as_leader`, one by one.
+    rest are for `append_as_leader`, one by one. Batches that are not written may be stamped too,
+    and `append_as_leader` rejects a stamped batch: the caller passes copies.
 
     Raises KAFKA_STORAGE_ERROR, with nothing written.
     """

@@ -58,7 +58,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
 
 
 def _lower_recovery_point(log: LogState, offset: int) -> None:
-    """Lowers the recovery point to `offset`, the end of a batch that stays.
+    """Lowers the recovery point to `offset`: the end of a batch that stays, or 0.
 
     The checkpoint file is durable before anything is cut off. Otherwise a restart would assume that
     what replaces the old end is flushed.

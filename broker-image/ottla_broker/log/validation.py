@@ -51,7 +51,8 @@ class LogAppendInfo:
     """The result of an append. Offsets are inclusive.
 
     `log_append_time_ms` is −1 unless the topic has LogAppendTime. `is_duplicate`: nothing was
-    written, the offsets are those of the first time. `byte_count`: bytes written to the log.
+    written; offsets and `log_append_time_ms` are those of the stored batch, whatever its timestamp
+    type. `byte_count`: bytes written to the log.
     """
 
     first_offset: int
@@ -138,8 +139,8 @@ def validate_client_batch(data: Buffer, fields: HeaderFields, config: LogConfig,
 
 
 def split_whole_batches(data: Buffer) -> tuple[int, Sequence[tuple[int, HeaderFields]]]:
-    """(size in bytes, [(position, header)]) of the whole batches in what a leader sent; the last
-    one may be cut off.
+    """(size in bytes, [(position, header)]) of the whole batches in `data`, which comes from a
+    leader or a coordinator. The last batch may be cut off.
 
     Raises KafkaError: CORRUPT_MESSAGE.
     """

@@ -4,10 +4,10 @@ Several sources, and producers of this cluster, may write to one topic. Invarian
 - The producer id that marks a source's records is in the metadata before one of the records is in a
   log, and no other source of the topic ever has it. So a leader finds each source's position in the
   log (`mirroring.source_positions`).
-- A source that has ended in a topic never starts there again, which would duplicate its records. An
-  exception are *carried* sources, which another cluster appends to the topic that this one mirrors
-  with identical offsets. They have the same producer ids here, so the log has their positions, and
-  a mirror here continues after them.
+- A source that has ended in a topic never starts there again, which would duplicate its records.
+  The exception is a *carried* source, which another cluster appends to the topic that this one
+  mirrors with identical offsets. It has the same producer id here, so the log has its position, and
+  a mirror here continues after it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -202,9 +202,10 @@ class BrokerLifecycle:
         self._session_checked_s = None
 
     async def controlled_shutdown(self) -> None:
-        """Requests a controlled shutdown while requests are still served. Returns when other
-        brokers lead this broker's partitions, when no other broker is unfenced, or after
-        `CONTROLLED_SHUTDOWN_TIMEOUT_S`. Does nothing without controlled.shutdown.enable.
+        """Requests a controlled shutdown while requests are still served. Returns when the
+        controller allows the stop, when no other broker is unfenced, or after
+        `CONTROLLED_SHUTDOWN_TIMEOUT_S`. Does nothing without controlled.shutdown.enable, or before
+        the broker has registered.
         """
         if not self._config(CONTROLLED_SHUTDOWN_ENABLE) or self.broker_epoch == NO_BROKER_EPOCH:
             return

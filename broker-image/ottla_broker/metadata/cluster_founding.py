@@ -1,5 +1,5 @@
-"""Decides whether a broker founds a cluster. A founding broker becomes the only voter of its
-metadata log, which has no voters yet.
+"""Decides whether a broker founds a cluster or leads the recovery of one. Such a broker becomes the
+only voter of its metadata log.
 """
 
 import logging
@@ -20,8 +20,9 @@ async def founds_cluster(
     peers: QuorumPeers,
     recovery: RecoveryOrder | None,
 ) -> bool:
-    """True for the leader of a recovery, and for an empty log of a broker that is alone, or where
-    cluster.found allows it and no other broker has a cluster.
+    """True for the leader of a recovery. Without a recovery, True if the log names no voters and
+    one of these holds: the broker has no bootstrap servers; it was the only voter of Ottla 0.1; the
+    log is empty, cluster.found allows it and no other broker has a cluster.
     """
     if recovery is not None:
         return recovery.leads

@@ -157,7 +157,7 @@ class ControllerChannel:
 
     async def _send_over_channel(self, address: tuple[str, int], send: Callable[[Channel], Awaitable[Any]]) -> Any:
         """Sends a request over an idle connection or a new one. The connection is kept for later
-        requests, unless MAX_IDLE_CHANNELS are."""
+        requests, unless MAX_IDLE_CHANNELS are idle already."""
         channel = self._take_idle_channel(address)
         if channel is None:
             channel = await self._channels.open_channel(*address, self._client_id, software=FORWARDING_SOFTWARE_NAME)

@@ -61,8 +61,8 @@ class DelegationTokenControl(msgspec.Struct, frozen=True):
         return token
 
     async def renew_token(self, token_hmac: bytes, principal: Principal, period_ms: int) -> int:
-        """Returns when the token expires now, in ms. `period_ms`: 0 or less for the longest period
-        allowed.
+        """Returns the token's new expiry, in ms since the epoch. `period_ms`: 0 or less for the
+        longest period allowed.
 
         Raises DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED,
         DELEGATION_TOKEN_OWNER_MISMATCH.
@@ -81,8 +81,8 @@ class DelegationTokenControl(msgspec.Struct, frozen=True):
         return await self._writer.execute(plan)
 
     async def expire_token(self, token_hmac: bytes, principal: Principal, period_ms: int) -> int:
-        """Returns when the token expires now, in ms. `period_ms`: below 0 to remove the token at
-        once.
+        """Returns the token's new expiry, in ms since the epoch. `period_ms`: below 0 to remove the
+        token at once.
 
         Raises what `renew_token` raises.
         """

@@ -142,7 +142,8 @@ def with_next_epochs(old: PartitionRecord, new: PartitionRecord) -> PartitionRec
 def state_after_fencing(
     old: PartitionRecord, fenced: int, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """Broker `fenced`, which is not among the candidates, does not lead and leaves the ISR."""
+    """Broker `fenced`, which may not lead by the candidates, leaves the ISR if that has other
+    members."""
     isr = [broker for broker in old.isr if broker != fenced] or old.isr
     return with_next_epochs(old, elect_leader(old, isr, trusted_replicas(old), candidates, rules))
 

@@ -51,7 +51,7 @@ class HeartbeatTracker:
 
     def find_expired_sessions(self, now_s: float) -> list[tuple[int, int]]:
         """Returns (broker, epoch) of expired sessions, which stay until removed. Called every
-        `check_interval_s`; if that is late, all sessions are extended first.
+        `check_interval_s`; if a call is late by more than that, all sessions are extended first.
         """
         delay_s = now_s - self._last_check_s - self.check_interval_s
         self._last_check_s = now_s

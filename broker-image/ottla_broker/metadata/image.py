@@ -138,7 +138,7 @@ class MetadataImage:
     delegation_tokens: dict[str, DelegationToken] = field(default_factory=dict)  # by id
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
-    feature_levels: dict[str, int] = field(default_factory=dict)  # where they are not the default ones
+    feature_levels: dict[str, int] = field(default_factory=dict)  # as recorded; others have their default
     controller_id: int = -1
     previous_controller_id: int = -1  # of the previous epoch; may be the same broker
     end_offset: int = 0  # offset after the last record applied

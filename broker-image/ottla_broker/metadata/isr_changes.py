@@ -58,7 +58,10 @@ def apply_isr_change(
     """
     check_epochs(old, request)
     if leader != old.leader:
-        raise KafkaError(ErrorCode.invalid_request, f"broker {leader} does not lead the partition; {old.leader} does")
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"broker {leader} does not lead the partition; broker {old.leader} does (-1: none)",
+        )
     isr = [broker for broker, _ in request.isr]
     if leader not in isr or len(set(isr)) != len(isr) or not set(isr) <= set(old.replicas):
         raise KafkaError(

@@ -50,8 +50,8 @@ class LeaderFollower:
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     async def run(self) -> None:
-        """Fetches until cancelled. Raises FetchRefused by another cluster's broker, and KafkaError
-        when this broker's own log fails or cannot follow.
+        """Fetches until cancelled. Raises FetchRefused when a broker of another cluster answers,
+        and KafkaError when this broker's own log fails or cannot follow.
         """
         last_attempt_s = self._loop.time() - RETRY_PAUSE_S
         try:

@@ -91,8 +91,9 @@ def mirrored_partition(image: MetadataImage, topic_id: UUID, partition: int) -> 
 
 
 def is_topic_joined(image: MetadataImage, topic: TopicImage) -> bool:
-    """True if every partition has joined its source: the offset up to which both logs are identical
-    is known. True also for a topic that is not mirrored.
+    """For a topic that has not failed over: True if every partition has joined its source, so that
+    the offset up to which both logs are identical is known. True also for a topic that was never
+    mirrored.
     """
     mirrored = image.mirrored_topics.get(topic.id)
     return mirrored is None or not any(
@@ -101,8 +102,8 @@ def is_topic_joined(image: MetadataImage, topic: TopicImage) -> bool:
 
 
 def is_awaiting_join(topic: MirroredTopicRecord, partition: MirroredPartitionRecord) -> bool:
-    """True if a partition of a topic that has not failed over had records of its own, and has not
-    joined its source.
+    """For a topic that has not failed over: True if the partition had records of its own and has
+    not joined its source. The caller checks `failed_over`.
     """
     return partition.end != NO_OFFSET or (topic.adopted and partition.joined == NO_OFFSET)
 
@@ -153,7 +154,9 @@ def check_leader(image: MetadataImage, report: MirrorReport) -> PartitionRecord:
         is_topic_known = image.topic_by_id(report.topic_id) is not None
         raise KafkaError(ErrorCode.unknown_topic_or_partition if is_topic_known else ErrorCode.unknown_topic_id)
     if (state.leader, state.leader_epoch) != (report.broker_id, report.leader_epoch):
-        raise KafkaError(ErrorCode.fenced_leader_epoch, f"broker {state.leader} leads in epoch {state.leader_epoch}")
+        raise KafkaError(
+            ErrorCode.fenced_leader_epoch, f"broker {state.leader} (-1: none) leads in epoch {state.leader_epoch}"
+        )
     return state
 
 
@@ -216,8 +219,9 @@ def _plan_join(
     report: MirrorReport,
 ) -> list[MetadataRecord]:
     """Plans the join of a partition to its source. Raises INVALID_REQUEST for a partition that does
-    not join; POLICY_VIOLATION without `on.divergence=Truncate`. A repeated report starts another
-    leader epoch, in which a leader that has not truncated yet starts again.
+    not join; POLICY_VIOLATION if records would be truncated without `on.divergence=Truncate`. A
+    repeated report starts another leader epoch, in which a leader that has not truncated yet starts
+    again.
     """
     is_waiting = is_awaiting_join(topic, before)
     if topic.failed_over or not (is_waiting or before.joined == report.joined):

@@ -1,10 +1,11 @@
 """A voter that follows the leader serves committed records of the metadata log to observers.
 
-The leader alone decides about everything else. An observer whose log is not a prefix of the
-committed records here, that needs a snapshot, or that is ahead of this voter, is refused and
-fetches from the leader. So nobody truncates records on the word of a follower, which may itself be
-behind: records of an observer may already count for a commit of the leader, if that has just made
-it a voter. KRaft's followers serve nobody; the records and their order are the same.
+The leader alone decides about everything else. An observer is refused, and fetches from the leader,
+if its log is not a prefix of the committed records here, if it needs a snapshot, or if it stays
+ahead of this voter for the time that its fetch may wait. So nobody truncates records on the word of
+a follower, which may itself be behind: records of an observer may already count for a commit of the
+leader, if that has just made it a voter. KRaft's followers serve nobody; the records and their
+order are the same.
 """
 
 import asyncio

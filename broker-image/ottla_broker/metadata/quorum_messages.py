@@ -1,5 +1,6 @@
 """Protocol messages between the replicas of the metadata log: Fetch (1), FetchSnapshot (59), Vote
-(52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeCluster (60), UpdateRaftVoter (82).
+(52), BeginQuorumEpoch (53), EndQuorumEpoch (54), DescribeCluster (60), UpdateRaftVoter (82), and
+Ottla's own DescribeMetadataReplica.
 
 A broker without peers never imports this module: loading the schemas takes 20 ms of processor time.
 """

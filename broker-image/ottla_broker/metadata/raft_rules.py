@@ -220,7 +220,7 @@ def _lose_election(state: RaftState) -> RaftState:
 
 def observe_epoch(state: RaftState, epoch: int, leader: int, me: Replica) -> RaftState:
     """The state after a message that names an epoch, and its leader if the sender knows it (else
-    −1). A message that names this broker leader of an earlier process changes nothing.
+    −1). If the message names this broker, an earlier process of it led: that counts as no leader.
     """
     if leader == me.key.broker:
         leader = NO_LEADER

@@ -122,9 +122,9 @@ def read_snapshot_image(log: MetadataLog, snapshot: EpochAndOffset) -> MetadataI
 
 
 def install_snapshot(log: MetadataLog, snapshot: EpochAndOffset) -> None:
-    """Replaces this broker's log, which lies below the start of the leader's, by the leader's
-    snapshot in the folder. Raises CommittedLogDiverged when it is below the high watermark; what
-    `SnapshotStore.read_records` raises.
+    """Replaces this broker's log, which ends or diverges before the leader's log starts, by the
+    leader's snapshot in the folder. Raises CommittedLogDiverged when the snapshot is below the high
+    watermark; what `SnapshotStore.read_records` raises.
     """
     if snapshot.offset < log.high_watermark:
         raise CommittedLogDiverged(

@@ -26,8 +26,8 @@ NO_OFFSET = -1
 
 
 class VoterHistory:
-    """Voter sets with the offsets of their records, by rising offset. −1: from a snapshot or an
-    older version.
+    """Voter sets with the offsets of their records, by rising offset. −1: from a snapshot, or of a
+    founding broker, whose log has no such record yet.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class VoterHistory:
         self._entries = [entry for entry in self._entries if entry[0] < offset]
 
     def restart(self, voters: VoterSet) -> None:
-        """Begins with the voters of a snapshot."""
+        """Forgets all sets and begins with these voters: of a snapshot, or a founding broker."""
         self._entries = [(NO_OFFSET, voters)] if voters else []
 
 

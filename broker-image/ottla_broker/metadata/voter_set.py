@@ -131,8 +131,8 @@ def order_candidates(voters: VoterSet, candidates: Iterable[Voter], node: Mappin
 
 
 def target_voter_count(brokers: int, max_voters: int) -> int:
-    """The largest of 1, 3 and 5 for which there are enough brokers: an even number tolerates no
-    more failures than the odd one below it."""
+    """The largest of 1, 3 and 5, up to `max_voters`, for which there are enough brokers: an even
+    number tolerates no more failures than the odd one below it."""
     return max((count for count in VOTER_COUNTS if count <= min(brokers, max_voters)), default=1)
 
 

@@ -119,8 +119,9 @@ class ReplicaReader:
         return data
 
     def is_due(self, cached: CachedPartition, data: FetchResponsePartition) -> bool:
-        """True for diverging records, and for a new high watermark if the fetcher waits for it.
-        Other fetchers learn of it with their next response.
+        """True if the logs diverge. If the fetcher waits for the high watermark, True also for a
+        new high watermark or log start, and for the first result after an error. Other fetchers
+        learn of these with their next response.
         """
         if data.diverging is not None:
             return True
@@ -257,8 +258,8 @@ def response_without_records(partition: Partition, request: FetchRequestPartitio
 
 
 def _check_range(partition: Partition, offset: int) -> None:
-    """Raises for an offset outside of the committed records of this replica. Offsets below the
-    leader's log end will be committed.
+    """Raises OFFSET_OUT_OF_RANGE or NotYet for an offset outside of the committed records of this
+    replica. A leader raises nothing up to its log end, because these records will be committed.
     """
     log = partition.log
     if offset < log.start or (partition.is_leader and offset > log.end):

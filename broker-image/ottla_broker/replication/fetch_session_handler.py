@@ -153,8 +153,8 @@ class FetchSessionHandler(Generic[P]):
             self._changed[partition] = None
 
     def next_request(self, request: FetchRequest, now_s: float, max_partition_bytes: int) -> FetchRequest | None:
-        """Returns `request` with the session and the partitions to fetch now; None when there are
-        none, or when a waiting request covers them.
+        """Returns `request` with the session and the partitions whose position has changed; None
+        when nothing is fetched, or when the next request has to wait for a response.
         """
         if self._in_flight and not (
             self._pipelined and self._urgent and len(self._in_flight) == 1 and self._next != NO_SESSION

@@ -1,7 +1,7 @@
 """The leader's state of each follower of a partition in one leader epoch, and the high watermark
 that follows from it. Pure.
 
-- A follower of which nothing is known in this epoch holds the high watermark where it is.
+- An in-sync follower of which nothing is known in this epoch holds the high watermark where it is.
 - A follower outside of the ISR that has just caught up holds it too, for a moment: otherwise a busy
   leader would always be a little ahead of a follower that is to join.
 - A follower leaves the ISR when for `replica.lag.time.max.ms` it has not reached what the leader's
@@ -129,9 +129,9 @@ class Followers:
         return follower
 
     def set_position(self, broker: int, position: FetchPosition) -> None:
-        """Notes by which session the broker has fetched. An offset that another session had
-        recorded is recorded again: the fetch may have been sent before that, and have waited in the
-        socket of a connection that the follower has given up.
+        """Remembers the fetch session of the broker's last fetch. If the fetch before it came by
+        another session, that session records its offset again with its next fetch: the present
+        fetch may be an old one, from the socket of a connection that the follower has given up.
         """
         follower = self._all.get(broker)
         if follower is not None and follower.position is not position:

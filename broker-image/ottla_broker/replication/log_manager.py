@@ -34,7 +34,7 @@ DYNAMIC_SETTINGS = (
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
     PRODUCER_ID_EXPIRATION_MS,
 )
-"""Settings that may change while the broker runs."""
+"""Settings that are applied again when they change. (`log.cleaner.enable` is read-only.)"""
 
 
 class LogManager:

@@ -37,11 +37,13 @@ class Partitions:
 
     def leader(self, topic: str, partition: int, epoch: int = ANY_EPOCH, topic_id: UUID | None = None) -> Partition:
         """The partition if this broker leads it in `epoch`. Raises KafkaError like `replica`, and
-        NOT_LEADER_OR_FOLLOWER also when another broker leads."""
+        NOT_LEADER_OR_FOLLOWER also when another broker leads, or none."""
         found = self.replica(topic, partition, epoch, topic_id)
         if not found.is_leader:
             raise KafkaError(
-                ErrorCode.not_leader_or_follower, f"{topic}-{partition} is led by broker {found.registration.leader}"
+                ErrorCode.not_leader_or_follower,
+                f"this broker does not lead {topic}-{partition}; its metadata name broker "
+                f"{found.registration.leader} (-1: none)",
             )
         return found
 

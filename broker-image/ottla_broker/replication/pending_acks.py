@@ -1,5 +1,6 @@
 """Producers that wait until the whole ISR has their records. When another broker becomes leader
-meanwhile, they wait until that leader's ISR has them.
+meanwhile, those that may wait across leaders wait up to HANDOVER_TIMEOUT_S until that leader's ISR
+has them; the others fail.
 
 So a planned change of leader duplicates no record of a producer without idempotence. Records that
 the old leader appended and the new one has are acknowledged once the old leader, as a follower,

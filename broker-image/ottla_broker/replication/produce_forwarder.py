@@ -53,8 +53,8 @@ class ProduceForwarder:
         self._clients_refreshed.set()
 
     def on_client_redirected(self, leader: int) -> None:
-        """Called when a client gets the error that `leader` leads. Connects to it, so that the
-        client's next requests can be forwarded.
+        """Called when a client gets NOT_LEADER_OR_FOLLOWER because `leader` leads. Connects to that
+        broker, so that the client's next requests can be forwarded.
         """
         self._channel_to(leader)
         self._clients_refreshed.clear()

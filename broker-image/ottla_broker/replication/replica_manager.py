@@ -92,8 +92,8 @@ class ReplicaManager:
                     self._fetchers.follow_leader(hosted)  # topics whose acks wait for a sync have another fetcher
 
     async def shrink_isrs(self) -> None:
-        """Periodically removes followers that lag from their ISRs, and notifies fetchers of records
-        that retention has deleted, until it is cancelled."""
+        """Until it is cancelled, periodically proposes ISRs without lagging followers, and notifies
+        fetchers of records that retention has deleted."""
         while True:
             max_lag_s = self._config(REPLICA_LAG_TIME_MAX_MS) / 1000
             await asyncio.sleep(max_lag_s / LAG_CHECKS)

@@ -25,7 +25,7 @@ def select_replica(
     brokers: Mapping[int, BrokerRegistration],
 ) -> int | None:
     """The in-sync follower in the consumer's rack that has `offset`, of several the one with the
-    longest log. None when the leader is in that rack, or no follower is."""
+    longest log. None when the leader is in that rack, or there is no such follower."""
     if (registered := brokers.get(leader)) is not None and registered.rack == rack:
         return None
     in_sync = set(isr)
