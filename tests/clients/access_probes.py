@@ -1,5 +1,5 @@
-"""One request or more of each API that asks for a right, except Envelope, to see what its client is
-refused.
+"""One request or more of each API that requires a permission, except Envelope. The responses show
+what a user is refused.
 
 Resources in the requests of a user begin with the user's name: `USER.topic`, which exists,
 `USER.absent`, which does not, and `USER.group`, which has a committed offset.

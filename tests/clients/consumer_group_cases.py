@@ -1,6 +1,6 @@
 """Requests of the consumer protocol (KIP-848): members that join, repeat, leave and are fenced.
 
-Regular expressions are left out but for errors: Kafka evaluates them after its first response,
+Regular expressions are left out: Kafka evaluates them after its first response,
 Ottla before it.
 """
 

@@ -15,7 +15,7 @@ from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.codec import write_request
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "")
-SERVED: Final = 99  # correlation id of a request that only who has logged in may send
+SERVED: Final = 99  # correlation id of a request that requires a login
 AT_ONCE: Final = 4
 ANSWERS_WITHIN_S: Final = 10.0
 LARGE: Final = 600_000  # above sasl.server.max.receive.size
@@ -127,7 +127,7 @@ async def read_response(reader: asyncio.StreamReader) -> bytes:
 
 
 def mutate_frame(random: Random, frame: bytes) -> bytes:
-    """Usually as it is; else its size is wrong, or a byte of it."""
+    """Usually returns the frame as it is. Otherwise its size is wrong, or its content mutated."""
     what = random.random()
     if what < 0.7:
         return frame

@@ -30,7 +30,9 @@ async def produce(session: ApiSession) -> None:
         await session.send_case(case, **fields(name, *written, **more))
 
     async def new_topic() -> str:
-        """A topic for one case: where we differ on purpose, offsets of later cases must not."""
+        """A topic for one case in which Ottla differs on purpose, so that later cases have equal
+        offsets.
+        """
         return await session.create_topic(f"odd-{len(session.ids)}")
 
     good = encode_values(b"a", b"b")

@@ -1,4 +1,6 @@
-"""aiokafka: the asyncio client, also with transactions. It knows version 0 of their requests."""
+"""aiokafka: the asyncio client, also with transactions. It sends version 0 of the requests for
+them.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine

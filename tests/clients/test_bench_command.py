@@ -44,7 +44,7 @@ def test_produce_stops_at_max_bytes_and_draws_a_plot(broker: BrokerProcess) -> N
     assert "produce, bytes per second" in rest and any("┤" in line and "█" in line for line in rest)
 
 
-def test_topic_that_is_named_keeps_its_records(broker: BrokerProcess, name: str) -> None:
+def test_named_topic_is_consumed_and_not_deleted(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name, partitions=2)
     rd.produce(broker.bootstrap, name, [Message(None, b"record", START_MS)] * 7)
     done = run_bench(broker, "consume", "--topic", name, "-o", "json")

@@ -28,7 +28,9 @@ TOPIC = "compacted"
 
 @pytest.fixture(scope="module")
 def compacted(new_broker: NewBroker) -> Iterator[BrokerProcess]:
-    """A topic with only one key's last value left, six segments after the first offset."""
+    """A topic of about seven segments, of which compaction has left little more than the active
+    one.
+    """
     with new_broker(log_cleaner_backoff_ms=100, log_segment_delete_delay_ms=100) as broker:
         rd.create_topic(
             broker.bootstrap, TOPIC, cleanup_policy="compact", segment_bytes=SEGMENT, min_cleanable_dirty_ratio=0.01

@@ -32,7 +32,7 @@ WITHIN_S = 600
 
 def test_broker_logs_its_build(broker_kind: str, broker: BrokerProcess) -> None:
     if broker_kind != "ottla":
-        pytest.skip("Apache Kafka's is not of two kinds")
+        pytest.skip("Apache Kafka has no compiled build")
     first_line, _, _ = (broker.folder / "broker.log").read_text().partition("\n")
     assert first_line.endswith(f"the broker's hot paths are {hot_paths_build()}")
 

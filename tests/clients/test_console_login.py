@@ -202,7 +202,7 @@ def test_wrong_passwords_and_unknown_users_get_the_same_answer(browser: Browser,
     assert any('"name":"eve"' in line and '"listener":"http.listener"' in line for line in lines)
 
 
-def test_super_user_sees_everything_and_logs_out(tab: Page, secured: SecuredConsole) -> None:
+def test_super_user_sees_the_overview_and_logs_out(tab: Page, secured: SecuredConsole) -> None:
     log_in(tab, secured, "bob", "bobs")
     expect(tab.get_by_role("status")).to_contain_text("All is well")
     (cookie,) = tab.context.cookies()
@@ -243,7 +243,7 @@ def test_forms_of_other_sites_change_nothing(tab: Page, secured: SecuredConsole)
 @pytest.mark.parametrize(
     ("body", "status"), [(b"name=\xff\xfe&password=x", 400), (b"name=%ED%A0%80&password=%00", 401), (b"", 401)]
 )
-def test_malformed_form_is_refused_in_a_sentence(secured: SecuredConsole, body: bytes, status: int) -> None:
+def test_malformed_form_is_refused_without_a_traceback(secured: SecuredConsole, body: bytes, status: int) -> None:
     headers = {"Origin": secured.url, "Content-Type": "application/x-www-form-urlencoded"}
     answer = requests.post(f"{secured.url}/login", data=body, headers=headers, timeout=30)
     assert answer.status_code == status and "Traceback" not in answer.text

@@ -161,7 +161,7 @@ def test_tokens_of_others_need_access_rules(secured: SaslBroker) -> None:
     assert described(secured, "carol", "bob") == set()
 
 
-def test_expired_token_is_not_accepted_and_removed(secured: SaslBroker) -> None:
+def test_expired_token_is_removed_and_no_longer_accepted(secured: SaslBroker) -> None:
     token = create_token(secured, "bob")
     properties = scram_properties(secured, token, "SCRAM-SHA-512")
     list_topics(secured, properties)
@@ -172,7 +172,7 @@ def test_expired_token_is_not_accepted_and_removed(secured: SaslBroker) -> None:
         list_topics(secured, properties)
 
 
-def test_clients_without_a_login_have_no_tokens(secured: SaslBroker, tmp_path: Path) -> None:
+def test_clients_without_a_login_get_no_token(secured: SaslBroker, tmp_path: Path) -> None:
     plaintext = tmp_path / "plaintext.properties"
     plaintext.write_text("security.protocol=PLAINTEXT\n")
     at = ("--bootstrap-server", secured.broker.bootstrap, "--command-config", str(plaintext))

@@ -63,7 +63,7 @@ def listener(new_broker: NewBroker, tmp_path: Path) -> Iterator[TlsListener]:
 
 @pytest.fixture
 def configs(listener: TlsListener, classpath: str) -> RunTool:
-    """Runs kafka-configs for the broker, or with its first argument for other entities."""
+    """Runs kafka-configs for broker 1, or for another `entity`."""
 
     def run(*arguments: str, entity: tuple[str, ...] = ("--entity-name", "1")) -> "subprocess.CompletedProcess[str]":
         at = ("--bootstrap-server", listener.broker.bootstrap)
@@ -96,7 +96,7 @@ def test_kafka_configs_replaces_a_certificate_of_a_listener_that_serves(
     eventually(lambda: listener.presented_serial() == first, within_s=WITHIN_S)
 
 
-def test_kafka_configs_is_refused_certificates_that_clients_would_not_accept(
+def test_kafka_configs_cannot_set_certificates_that_clients_would_not_accept(
     listener: TlsListener, configs: RunTool
 ) -> None:
     first = listener.presented_serial()

@@ -53,7 +53,9 @@ def records(count: int) -> list[Message]:
 
 
 def error_of_produce(broker: BrokerProcess) -> int:
-    """The error code of a rejected produce request, once the last page of the log is full too."""
+    """The error code of a produce request, which must be rejected: its records are larger than
+    what is left of the log's last page.
+    """
     with pytest.raises(ck.KafkaException) as refused:
         rd.produce(broker.bootstrap, "full", records(3), retries=0, message_send_max_retries=0)
     return int(refused.value.args[0].code())

@@ -18,7 +18,7 @@ MIN_HANDSHAKES = 400
 
 
 @pytest.mark.slow
-def test_mutated_handshakes_get_nobody_in(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mutated_handshakes_log_nobody_in(capsys: pytest.CaptureFixture[str]) -> None:
     with run_ottla_broker(start=False) as broker:
         login = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"})["LOGIN"]
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"

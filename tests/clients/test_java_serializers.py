@@ -75,7 +75,7 @@ def test_a_record_of_python_is_read_by_java_with_a_newer_schema(jvm: Any, regist
     assert (str(found.get("name")), found.get("age")) == ("Ottla", 7)
 
 
-def test_java_is_told_which_schema_is_incompatible(jvm: Any, registry: str, name: str) -> None:
+def test_an_incompatible_schema_of_java_is_refused(jvm: Any, registry: str, name: str) -> None:
     serializer(jvm, f"{name}-value", USER, registry).serialize(user(jvm, "Ottla"))
     other = getattr(jvm.org.apache.flink.avro.shaded.org.apache.avro.generic, "GenericData$Record")(
         parse_schema(jvm, USER_WITHOUT_NAME)

@@ -1,5 +1,5 @@
-"""Limits per client: a bad client loses its own connection and uses bounded memory, never the
-broker.
+"""Limits per client: a bad client loses only its own connection, and the memory that it can use is
+bounded.
 """
 
 import contextlib

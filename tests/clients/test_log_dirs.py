@@ -139,7 +139,9 @@ def throttle(broker: BrokerProcess, bytes_per_s: int) -> None:
     assert response.responses[0].error_code is ErrorCode.none, response
 
 
-def test_invalid_moves_get_kafkas_errors(broker: BrokerProcess, folders: list[Path], name: str) -> None:
+def test_invalid_moves_get_kafkas_errors_and_a_missing_topic_is_created_where_it_was_to_move(
+    broker: BrokerProcess, folders: list[Path], name: str
+) -> None:
     rd.create_topic(broker.bootstrap, name)
     [home] = replicas(broker, name)[0]
     assert move(broker, folders[0].parent / "four", name) is ErrorCode.log_dir_not_found

@@ -96,17 +96,17 @@ def test_partition_folder_of_kafka_with_transactions_is_served(
             assert sorted(_read_with_java(ottla, classpath)) == sorted(committed[0] + committed[1])
             rd.produce(ottla.bootstrap, TOPIC, [Message(None, b"after all", NOW_MS)])
             assert read(ottla, 0, "read_committed")[-1] == b"after all", (
-                "whose transaction was open is gone with its cluster"
+                "the open transaction holds no reader back, because its cluster is gone"
             )
             assert rd.to_messages(rd.consume(ottla.bootstrap, PLAIN)) == messages() * len(COMPRESSIONS)
             assert rd.produce(ottla.bootstrap, PLAIN, messages())[0] == 50 * len(COMPRESSIONS)
 
 
 def test_partition_folder_compacted_by_kafka_survives_sigkill(broker_kind: str, classpath: str) -> None:
-    """Kafka's compaction leaves gaps between segments, which would be lost records in a log of
-    Ottla's.
+    """Kafka's compaction leaves gaps between segments. In a log that Ottla has written they would
+    be lost records.
 
-    Tested with and without Kafka's checkpoints.
+    Tested with and without the checkpoint of recovery points.
     """
     if broker_kind == "kafka":
         pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")

@@ -39,7 +39,7 @@ def quick(new_broker: NewBroker) -> Iterator[BrokerProcess]:
 
 
 class Member:
-    """A consumer and what it is assigned. `owned` is empty from its revocation on."""
+    """A consumer and the partitions that it owns: those assigned to it and not revoked yet."""
 
     def __init__(
         self, bootstrap: str, group: str, *topics: str, protocol: str = "consumer", **settings: object

@@ -1,5 +1,5 @@
 """Client quotas with librdkafka, kafka-python and Java's tools on a broker with the burst of one
-second. What is asserted is counted by the broker: the times for which it throttled.
+second. The tests read from its metrics for how long it has throttled clients.
 """
 
 import asyncio
@@ -46,8 +46,9 @@ class QuotaBroker:
 
     @contextmanager
     def assert_rate_is_held(self, quota: str, entity: str, client_id: str) -> Iterator[None]:
-        """The client waits for what it sends above the burst of one second; requests and batches
-        have headers. A client that is slow by itself waits for less, and takes as long.
+        """Asserts that a client that transfers PAYLOAD bytes inside the block is held to RATE. It
+        is throttled for what exceeds the burst of one second, and a little longer for headers. A
+        client that is slow by itself is throttled for less, and takes as long.
         """
         started_at = monotonic()
         yield

@@ -107,7 +107,7 @@ def test_torn_tail_is_truncated(new_broker: NewBroker) -> None:
         assert rd.produce(broker.bootstrap, "torn", rd.numbered_messages(0, 1)) == [50]
 
 
-def test_records_are_flushed_before_acknowledgement(new_broker: NewBroker) -> None:
+def test_acknowledged_records_of_a_topic_with_flush_messages_survive_sigkill(new_broker: NewBroker) -> None:
     with new_broker() as broker:
         rd.create_topic(broker.bootstrap, "flushed", flush_messages=1)
         assert len(rd.produce(broker.bootstrap, "flushed", messages(), linger_ms=0)) == 50

@@ -31,7 +31,7 @@ EARLY_ACCESS: Final = {
     "unstable.feature.versions.enable": "true",
     "group.coordinator.rebalance.protocols": "classic,consumer,streams",
 }
-"""Apache Kafka 4.1 serves streams groups only with these settings, and to no other clients."""
+"""Apache Kafka 4.1 serves streams groups only with these settings."""
 PREFIXED, LITERAL, ALLOW = 4, 3, 3
 RIGHTS: Final = [(kind, operation) for kind, operations in OPERATIONS.items() for operation in operations]
 
@@ -113,7 +113,9 @@ def differences(theirs: dict[SentRequest, Json], ours: dict[SentRequest, Json]) 
 
 
 def undeclared(answers: dict[SentRequest, Json]) -> list[str]:
-    """Rights that change an answer: operation, resource and API."""
+    """Rights that change a response although the API does not declare them: operation, resource
+    and API.
+    """
     found = {}
     for kind, operation in RIGHTS:
         user = user_of(kind, operation)
@@ -277,8 +279,8 @@ async def wait_until_described(side: SecuredBroker, hmac: bytes) -> None:
 
 
 def allowed_of_streams(response: Any) -> Json:
-    """What rights decide in a response about a streams group. Kafka 4.1 assigns at once and
-    describes no topology, Ottla as Kafka 4.2 later and with it.
+    """What rights decide in a response about a streams group. Kafka 4.1 assigns tasks at once and
+    describes no topology. Ottla, like Kafka 4.2, assigns them later and describes the topology.
     """
     if hasattr(response, "groups"):
         return [[group.error_code.name, group.authorized_operations] for group in response.groups]

@@ -278,7 +278,7 @@ def test_a_hostile_schema_costs_nobody_else(
     assert rd.admin_client(registry_broker.bootstrap).list_topics(timeout=10).topics, "the broker serves others"
 
 
-def test_a_schema_of_5_mb_costs_nobody_else(
+def test_others_are_served_while_a_schema_of_5_mb_is_registered(
     registry_broker: BrokerProcess, client: SchemaRegistryClient, url: str, name: str
 ) -> None:
     """While one client registers it, others read schemas and produce records, again and again."""

@@ -48,7 +48,7 @@ APIS = [ApiKey(key).name.lower() for key in SERVED_VERSIONS if ApiKey(key).name.
 
 @dataclasses.dataclass(frozen=True)
 class SharedBroker:
-    """A broker that two tenants share. `login`: address of its listener with a login."""
+    """A broker that two tenants share. `login`: port of its listener with a login."""
 
     broker: BrokerProcess
     login: int
@@ -100,7 +100,7 @@ async def give_rules_and_quotas(broker: BrokerProcess) -> None:
 
 
 def create_resources(shared: SharedBroker, user: User) -> None:
-    """Creates a topic, records, a group with offsets, and a token, as a tenant's user."""
+    """Creates a topic with a record and a group with an offset, as a tenant's user."""
     settings, name = shared.settings(user.user_name), f"{user.spec.tenant}.orders"
     admin = AdminClient(settings)
     for done in admin.create_topics([NewTopic(name, 2)]).values():

@@ -51,7 +51,7 @@ async def create_producer(session: ApiSession, suffix: str = "tx") -> Producer:
 
 
 async def add_partitions(session: ApiSession, producer: Producer, topic: str, *partitions: int) -> None:
-    """Adds partitions to the producer's transaction, as a client of the first protocol."""
+    """Adds partitions to the producer's transaction, as a client of transaction version 1."""
 
     async def is_added() -> bool:
         answer = await session.send("add_partitions_to_txn", version=3, **adding_fields(producer, (topic, partitions)))
@@ -78,7 +78,7 @@ def adding_fields(
 
 
 async def end_transaction(session: ApiSession, producer: Producer, *, committed: bool) -> None:
-    """Ends the transaction as a client of the first protocol, and returns when it is completed."""
+    """Ends the transaction as a client of transaction version 1; returns when it is completed."""
     answer = await session.send("end_txn", version=4, committed=committed, **producer._asdict())
     assert answer.error_code is ErrorCode.none, answer
     await wait_until_completed(session, producer)

@@ -1,4 +1,6 @@
-"""Checks that deleted rules, credentials and quotas never reappear in a broker's metadata."""
+"""Checks of access rules, credentials and quotas: during a run no deleted one reappears in a
+broker's metadata, and at its end every acknowledged change holds.
+"""
 
 import asyncio
 from collections.abc import Iterator

@@ -12,12 +12,12 @@ SLOW_SYNC_S = (0.05, 1.5)
 
 
 async def sleep_random(random: Random, least_s: float, most_s: float) -> None:
-    """Sleeps for a random time; short times are as likely as long ones (log-uniform)."""
+    """Sleeps for a random time that is log-uniform: each order of magnitude is equally likely."""
     await asyncio.sleep(least_s * (most_s / least_s) ** random.random())
 
 
 class BrokerFaults:
-    """Each fault returns when it is repaired."""
+    """Each fault returns when it is repaired; only a clock that jumped stays wrong."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random, allowed: FaultBudget) -> None:
         self._cluster = cluster

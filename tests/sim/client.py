@@ -51,7 +51,7 @@ UNEXPECTED_ERRORS = frozenset(
 class Workload:
     """State shared by the clients of a run.
 
-    `stop_event` makes them finish. `counts` has the operations that administrators completed.
+    `stop_event` makes them finish. `counts`: what they have done, such as topics created, by name.
     """
 
     addresses: Callable[[], Sequence[str]]  # host:port of each broker
@@ -136,7 +136,7 @@ class SimulatedClient:
         expected_errors: frozenset[ErrorCode] = frozenset(),
     ) -> bool:
         """Runs `attempt` with new connections until it returns True, `is_wanted` is False or the
-        run is over.
+        run is over. Returns True only in the first case.
 
         `expected_errors`: see `record_failure`.
         """
@@ -298,7 +298,8 @@ class SimulatedClient:
         """The committed offsets of a group; −1 for none. Raises KafkaError, with `require_stable`
         UNSTABLE_OFFSET_COMMIT while a transaction that has committed one of them is open.
 
-        The offsets and their leader epochs are recorded.
+        An offset below an acknowledged commit is a violation. Leader epochs of the commits are
+        remembered.
         """
         history = self.workload.history
         known = {tp: history.committed_offsets.get((group, tp), -1) for tp in topic_partitions}

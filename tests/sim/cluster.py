@@ -164,7 +164,7 @@ class SimulatedBroker:
 
     async def stop(self, within_s: float = STOPS_WITHIN_S) -> bool:
         """Stops the broker as SIGTERM does, and kills it after `within_s`. Returns True if the stop
-        was clean.
+        ended in time. An exception that it raises is a problem of the run.
         """
         process, broker, server = self.process, self.broker, self.server
         assert process is not None

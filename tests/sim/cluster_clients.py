@@ -24,8 +24,8 @@ from tests.sim.transaction_workload import OUTPUTS, TransactionWorkload
 
 TOPIC = "events"
 GROUPS = ("readers", "others")
-MIGRATING_ONE_IN = 3  # groups: their members change the protocol
-STREAMS_ONE_IN = 4  # groups: their members are threads of a Kafka Streams application
+MIGRATING_ONE_IN = 3  # groups: the members of one in so many change the protocol
+STREAMS_ONE_IN = 4  # groups: one in so many consists of threads of a Kafka Streams application
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class ClusterClients:
         return clients + self._movers(("__consumer_offsets", 0))
 
     def _transactional_clients(self, transactions: TransactionWorkload) -> list[Any]:
-        """Beside these, a plain producer and a group that reads uncommitted records use the input
-        topic."""
+        """The clients of transactions. A plain producer and a group that reads uncommitted records
+        use the input topic too."""
         inputs = self._inputs()
         clients = transactions.create_clients(self.create_client)
         settings = ProducerSettings(pause_s=0.4)
@@ -102,7 +102,8 @@ class ClusterClients:
         return [*clients, *self._input_clients(("__consumer_offsets", 0), (SHARE_STATE_TOPIC, 0))]
 
     def _input_clients(self, *moved: TopicPartition) -> list[Any]:
-        """A producer to the input topic, and what moves that topic's partitions and others."""
+        """A producer to the input topic, and an administrator that reassigns the partitions of that
+        topic and `moved`."""
         producer = partial(Producer, topic_partitions=self._inputs(), settings=ProducerSettings(pause_s=0.4))
         return [self.create_client(producer, "producer-0"), *self._movers(*moved)]
 

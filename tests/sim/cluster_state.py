@@ -99,8 +99,8 @@ def committed_voter_set(cluster: SimulatedCluster) -> VoterSet:
 
 
 def has_caught_up(cluster: SimulatedCluster, node: SimulatedBroker) -> bool:
-    """True if the broker's current process is in every ISR, so that it has every record
-    acknowledged before its start.
+    """True if the broker's current process is in the ISR of each of its partitions, so that it has
+    every record acknowledged before its start.
     """
     image, broker = newest_image(cluster), node.broker
     if image is None or broker is None or not node.is_serving or not broker.log_dirs:

@@ -31,7 +31,8 @@ MUST_REJOIN = (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch)
 
 class ConsumerGroupMember(Member):
     """`_owned`: partition → position. A full heartbeat repeats the subscription and what the member
-    owns; after a failure every heartbeat is full, because the response may have been lost."""
+    owns. After a failure heartbeats are full until one succeeds, because a response may have been
+    lost."""
 
     def __init__(
         self, workload: Workload, process: SimulatedProcess, random: Random, group: str, topic: str, rack: str

@@ -142,7 +142,7 @@ def voters_do_not_report_addresses() -> Iterator[None]:
 
 @contextmanager
 def metadata_acknowledged_before_sync() -> Iterator[None]:
-    """A broker acknowledges metadata records that are only in its page cache (rule 17)."""
+    """A broker acknowledges metadata records that are only in its page cache."""
 
     async def durable(log: MetadataLog) -> EpochAndOffset:
         return log.log_end

@@ -169,7 +169,7 @@ class PatchError(Exception):
 
 
 def detecting_seed(rule: DisabledRule, likely_seeds: Sequence[int], last: int | None = None) -> int | None:
-    """A seed whose run without the rule violates an invariant.
+    """A seed whose run without the rule violates an invariant; None if no tried seed does.
 
     `likely_seeds` have detected it before, and `last` is the one that did so last. Any change of
     the broker changes all runs, so others follow them: a few short runs detect more than a long

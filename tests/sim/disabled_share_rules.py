@@ -95,7 +95,8 @@ def acquired_records_lost_on_takeover() -> Iterator[None]:
 
 @contextmanager
 def released_records_archived() -> Iterator[None]:
-    """A record that was released is never delivered again."""
+    """A leader that takes over delivers nothing again that its predecessor has delivered, not even
+    released records."""
     original = ShareStateClient.read
 
     async def read(client: ShareStateClient, key: SharePartitionKey, leader_epoch: int) -> ShareState:

@@ -74,8 +74,8 @@ def markers_without_epoch_check() -> Iterator[None]:
 
 @contextmanager
 def markers_with_epoch_of_open_transaction_accepted() -> Iterator[None]:
-    """As before KIP-1228, a marker of transaction version 2 may have the epoch of the transaction
-    that it ends, as that of the transaction before has."""
+    """As before KIP-1228, a marker of transaction version 2 may have the epoch of the open
+    transaction. A late marker of the previous transaction has that epoch."""
     with patch.object(ProducerStates, "is_end_written", lambda *_: False):
         yield
 

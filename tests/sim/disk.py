@@ -74,8 +74,8 @@ def _apply(content: bytearray, at: int, data: bytes | None) -> None:
 
 
 def _survivors(random: Random, count: int) -> int:
-    """Number of unsynced changes that survive; none and all have the same probability as the
-    rest.
+    """Number of unsynced changes that survive: none, all or a random number, each in one of three
+    cases.
     """
     return (0, count, random.randrange(count + 1))[random.randrange(3)] if count else 0
 

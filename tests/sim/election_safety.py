@@ -75,8 +75,8 @@ class ElectionSafetyMonitor:
     def _check(self, image: MetadataImage, tp: TopicPartition, state: PartitionRecord, observer: Partition) -> None:
         self._newest_end = max(self._newest_end, image.end_offset)
         if image.end_offset < self._newest_end:
-            # Committed metadata, such as a smaller ISR, were known to brokers that have stopped
-            # only. Nothing is elected before a controller knows them.
+            # Only brokers that have stopped know the newest committed metadata, such as a smaller
+            # ISR. Nothing is elected before a controller knows them.
             return
         for broker in (*state.isr, *state.eligible):
             has = self._replica(image, broker, tp)

@@ -12,14 +12,16 @@ from tests.sim.simulation import Outcome
 
 @cache
 def pool() -> ProcessPoolExecutor:
-    """Processes for all tests of this one: each imports the broker first, as long as a short run
-    takes.
+    """Worker processes that all tests of this process share: each must import the broker first,
+    which takes as long as a short run.
     """
     return ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn"))
 
 
 def outcomes(run: Callable[[int], Outcome], seeds: Iterable[int]) -> list[Outcome]:
-    """Without their traces. A seed that several tests of this process need runs once."""
+    """The outcomes of these seeds, without traces. A seed that several tests of this process need
+    runs once.
+    """
     return [running.result() for running in [_submit(run, seed) for seed in seeds]]
 
 

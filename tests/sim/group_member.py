@@ -71,7 +71,8 @@ class Member(SimulatedClient):
 
     async def _join_and_consume(self, client: Client) -> bool:
         """One generation of the member: it returns False when it has to join again, and True when
-        it has left the group. Raises what `FAILURES` lists, after leaving the group."""
+        it has left the group or the run is over. Raises what `FAILURES` lists, after leaving the
+        group."""
         try:
             generation, mine = await self._join(client)
             positions = {tp: max(offset, 0) for tp, offset in (await self._positions(client, mine)).items()}

@@ -120,6 +120,9 @@ class History:
         return max(self.high_watermarks.get(tp, {0: 0}).values())
 
     def record_committed(self, group: str, tp: TopicPartition, offset: int, known_at_request: int) -> None:
+        """Checks a committed offset that was read. `known_at_request`: the largest acknowledged
+        commit when the request was sent.
+        """
         if offset < known_at_request:
             self.record_violation(f"{group}'s commit of {tp} went back from {known_at_request} to {offset}")
 
@@ -129,8 +132,9 @@ class History:
         self.committed_offsets[key] = max(commit.offset, self.committed_offsets.get(key, -1))
 
     def record_owner(self, group: str, tp: TopicPartition, member: str, now_s: float, until_s: float) -> None:
-        """A member got a response by which it owns a partition. Another may not have given it up;
-        it counts as removed once its session has ended, `until_s`."""
+        """Records that a response gave a partition to a member, at least until `until_s`, when the
+        member's session ends. It is a violation if another member's time has not ended and that
+        member has not given up the partition."""
         owner, owned_until_s = self.owners.get((group, tp), (member, 0.0))
         if owner != member and owned_until_s > now_s:
             self.record_violation(f"two owners: {group} assigned {tp} to {member}, while {owner} still has it")

@@ -1,4 +1,5 @@
-"""A fault that delivers a batch of protocol 1 after its transaction has ended in the partition.
+"""A fault that delivers a batch of transaction version 1 after its transaction has ended in the
+partition.
 
 Each connection on which the producer sends the batch is stalled, so the producer gives it up and
 aborts. Its epoch is the same as before the end, and the sequence of the batch is the next one. A
@@ -17,7 +18,9 @@ ENDS_WITHIN_S = 12.0  # a delivery timeout, markers
 
 
 async def deliver_batch_late(cluster: SimulatedCluster) -> None:
-    """Returns when a batch was delivered late, or none was sent."""
+    """Returns when a stalled batch was delivered, or none was sent. The batch comes too early if
+    its transaction does not end in time.
+    """
     late: list[SentBatch] = []
 
     def has_batch(direction: Direction, piece: bytes) -> bool:

@@ -18,9 +18,9 @@ NEXT_TRANSACTION_WITHIN_S = 10.0  # a session, a takeover
 
 
 async def deliver_marker_late(cluster: SimulatedCluster, *, kills: bool) -> None:
-    """Returns when a marker was delivered late, or none was sent. `kills`: the coordinator is
-    killed. In protocol 1 only the coordinator's epoch tells a late marker from that of the next
-    transaction, so without `kills` only markers of transaction version 2 are late.
+    """Returns when stalled markers were delivered, or none was sent. `kills`: the coordinator is
+    killed. In transaction version 1 only the coordinator's epoch tells a late marker from that of
+    the next transaction, so without `kills` only markers of transaction version 2 are late.
     """
     nodes = {node.host: node for node in cluster}
     late: list[SentMarker] = []

@@ -173,7 +173,9 @@ def batches_of(log: PartitionLog, below: int | None) -> list[Batch]:
 def check_copies_are_logs_of_source(
     target: SimulatedCluster, mirror: str, log_history: LogHistory, now_s: float
 ) -> Iterator[str]:
-    """Copies, also stopped ones, equal a log of their source up to their failover."""
+    """Copies, also stopped ones, equal a log of their source up to their failover. Copies that
+    adopted a former log of their own are left out.
+    """
     for copy in mirrored_replicas(target, mirror, now_s):
         if copy.topic.adopted or copy.leader is None:
             continue
@@ -247,7 +249,9 @@ def read_contents(
 
 
 def without_deleted_records(history: History, starts: Mapping[TopicPartition, int]) -> History:
-    """The history without records whose deletion was requested."""
+    """The history without acknowledgements of records whose deletion was requested, and without
+    reads below the log starts.
+    """
     gone = {tp: max(start, history.deletion_requests.get(tp, 0)) for tp, start in starts.items()}
     kept = replace(history, acks=[ack for ack in history.acks if ack.offset >= gone.get(ack.topic_partition, 0)])
     kept.consumed = {

@@ -46,8 +46,8 @@ class LinkFaults:
                 tasks.create_task(fault())
 
     async def lose_records_unobserved(self) -> None:
-        """Isolates the source, cuts its power, and reconnects it when it has other records at the
-        offsets of the lost ones.
+        """Isolates the source, cuts its power, and reconnects it after some seconds, in which
+        producers may write other records at the offsets of the lost ones.
         """
         directions, brokers, random = self._all_directions(), list(self._source), self._random
         self._source.trace.add_line("isolates the source")
@@ -116,7 +116,7 @@ class LeaderFaults:
 
     async def kill_leader_during(self, tp: TopicPartition, action: Callable[[], Awaitable[None]]) -> None:
         """Slows the leader's links so that followers lag, awaits `action`, then kills and restarts
-        the leader.
+        the leader. Without a leader it only awaits `action`.
         """
         if (node := self._leader(tp)) is None:
             await action()

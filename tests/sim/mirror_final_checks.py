@@ -37,7 +37,7 @@ class MirrorFinalChecks:
 
     async def wait_for_convergence(self) -> list[str]:
         """Waits until both clusters are healthy, producers make progress, and copies are complete
-        or reports why they stopped.
+        or have stopped.
         """
         acks = [
             (workload.history, name, workload.history.ack_counts[name])
@@ -74,7 +74,9 @@ class MirrorFinalChecks:
         return found
 
     def _lagging_copies(self, source_ends: Mapping[TopicPartition, int]) -> list[str]:
-        """Copies that lack records from before the end of the faults and report no reason."""
+        """Copies that lack records from before the end of the faults and have not stopped for
+        good.
+        """
         if self._setup.plan.fails_over or self._setup.plan.appended:
             return []
         found = {copy.topic_partition: copy for copy in self._setup.copies()}

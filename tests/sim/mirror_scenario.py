@@ -238,8 +238,8 @@ class MirrorSimulation:
         plan, random = self._setup.plan, self.random
         until_s = self._setup.loop.time() + plan.faults_for_s
         hosts = [*self._hosts, *(one.host for one in self._setup.target)]
-        # A moved source has other addresses than the mirror; a lost disk might have the files of
-        # truncated records.
+        # The settings of a mirror have the addresses that its source had at first. A disk that is
+        # lost may hold the saved files of truncated records.
         excluded = (MOVED, *WIPES) if plan.fails_back else (MOVED,)
         link = LinkFaults(self._setup.source, self._setup.target, Random(random.getrandbits(64)))
         record_loss = WeightedFault(15, "records lost unobserved", lambda _: self._lose_records(link))

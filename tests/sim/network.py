@@ -215,9 +215,7 @@ class SimulatedNetwork:
     # --- called by the loop
 
     async def connect(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any:
-        """Like `loop.create_connection`. Raises ConnectionRefusedError, TimeoutError or
-        ConnectionResetError.
-        """
+        """Like `loop.create_connection`. Raises ConnectionRefusedError or TimeoutError."""
         process = current()
         source = self.host(process.host if process else DRIVER)
         target = self.host(host)

@@ -61,7 +61,7 @@ class NetworkFaults:
         await self._cut_for_a_while(self._random.choice((forth + back, forth, back)), 0.5, 10)
 
     async def cut_ring(self, _: SimulatedBroker) -> None:
-        """Each broker receives only from some others: in a ring, nothing of its successor."""
+        """In a ring of all brokers, each receives nothing from its predecessor."""
         hosts = [one.host for one in self._cluster]
         self._random.shuffle(hosts)
         ring = [(a, b) for a, b in zip(hosts, [*hosts[1:], hosts[0]], strict=True)]

@@ -100,7 +100,7 @@ class Producer(SimulatedClient):
     ) -> None:
         """Sends `batches` batches (None: without end) while `wanted`, in waves.
 
-        The unacknowledged batches of a wave form the next one.
+        An idempotent producer sends the unacknowledged batches of a wave again as the next one.
         """
         sequence, left = 0, batches
         unknown: list[Batch] = []
@@ -219,7 +219,9 @@ class Producer(SimulatedClient):
 
 
 class TemporaryTopicProducer(Producer):
-    """Produces a few batches to each temporary topic in turn, with a new producer id each time."""
+    """Produces a few batches to one random temporary topic after another. If it is idempotent, it
+    gets a new producer id for each.
+    """
 
     def __init__(
         self, workload: Workload, process: SimulatedProcess, random: Random, settings: ProducerSettings, permanent: str

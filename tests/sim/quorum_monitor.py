@@ -1,4 +1,4 @@
-"""Invariants of the metadata log's quorum while brokers run (decisions 5 and 6 of the design).
+"""Invariants of the metadata log's quorum while brokers run.
 
 Checked many times a second, so that a violation is found at once and not only when clients miss
 acknowledged records.

@@ -117,8 +117,8 @@ def differing_images(cluster: SimulatedCluster) -> Iterator[str]:
 
 
 def unsettled_replicas(cluster: SimulatedCluster) -> Iterator[str]:
-    """Replicas whose end or high watermark differs from their leader's, and images behind the
-    newest.
+    """Partitions whose replicas differ in their end or high watermark, or have records above the
+    high watermark, and images that end at different offsets.
     """
     yield from differing_images(cluster)
     replicas = _replicas(cluster)

@@ -224,8 +224,8 @@ class ClusterSimulation:
     # --- after the faults
 
     async def _wait_for_convergence(self) -> list[str]:
-        """Waits until every producer and group makes progress and every partition has a leader and
-        a full ISR.
+        """Waits until every producer and group makes progress, every broker serves clients, the
+        voters are complete, and every partition has a leader and a full ISR.
         """
         history = self.history
         acks = {name: history.ack_counts[name] for name in self._producers()}
@@ -268,7 +268,7 @@ class ClusterSimulation:
         )
 
     def _has_violations(self) -> bool:
-        """The run has failed: more faults show no more."""
+        """True if the run has failed: more faults would show nothing new."""
         return bool(self.history.violations or self.trace.problems)
 
     def _producers(self) -> list[str]:

@@ -261,7 +261,7 @@ class ShareGroupMember(SimulatedClient):
             raise_for_error(one.error_code, f"ShareFetch of {tp}: {one.error_code.name}")
 
     async def _send(self, client: Client, node: int, request: Any, due: Acknowledgements) -> Any:
-        """Until its answer comes, whether an acknowledgement counts is not known."""
+        """Sends a request. Its final acknowledgements are uncertain until the response comes."""
         for tp, those in due.items():
             for offset, kind in those:
                 self._shares.records[tp, offset].uncertain += kind.is_final

@@ -34,8 +34,8 @@ NewClient = Callable[[Callable[[Workload, SimulatedProcess, Random], Any], str],
 class Outcome:
     """The result of a run; it passed if there are no `violations`.
 
-    `digest` is equal for two runs of one seed. `counts` has the operations that administrators
-    completed.
+    `digest` is equal for two runs of one seed. `counts`: what happened, such as topics created and
+    controllers elected, by name.
     """
 
     seed: int
@@ -138,9 +138,9 @@ def run_simulation(
 
 @contextmanager
 def own_garbage() -> Iterator[None]:
-    """Inside the block no garbage is collected: runs are short, and it must not depend on earlier
-    ones. The collection of `close_loop` visits only objects of the block: visiting those of all
-    tests takes ten times as long as a short run.
+    """Inside the block no garbage is collected by itself: a run is short, and must not depend on
+    garbage of earlier runs. The collection of `close_loop` visits only objects of the block:
+    visiting those of all tests takes ten times as long as a short run.
     """
     gc.disable()
     gc.freeze()
@@ -197,8 +197,8 @@ class SimulationDriver:
         give_up: Callable[[], bool],
         clusters: Sequence[SimulatedCluster],
     ) -> list[str]:
-        """Waits until `missing` is empty; its result after `within_s`. Gives up early if `give_up`
-        is True.
+        """Waits until `missing` returns nothing. Returns what it still returns after `within_s`,
+        each with `failure` in front. Gives up early, and returns nothing, if `give_up` is True.
         """
         deadline = self._loop.time() + within_s
         while self._loop.time() < deadline:

@@ -167,8 +167,8 @@ class SimulatedTransport(asyncio.Transport):
             self._process.on_exit.remove(self.close_by_os)
 
     def close_by_os(self) -> None:
-        """Closes, because the process has exited or closed its socket. Data written before is still
-        sent.
+        """Closes, because the process has exited or closed its socket. What was sent before still
+        arrives; what the window has held back is lost. Unread data makes it a reset.
         """
         if self.is_gone:
             return

@@ -13,7 +13,7 @@ from tests.sim.simulation import NewClient
 from tests.sim.streams_group_member import StreamsGroupMember
 
 GROUP = "application"
-THREADS = (3, 4, 5)  # two of a process: at least one process has two
+THREADS = (3, 4, 5)  # each process has two of them, the last one of an odd number one
 STAYS_S = (2.0, 8.0)
 AWAY_S = (0.0, 1.0)
 

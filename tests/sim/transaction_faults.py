@@ -41,7 +41,7 @@ def is_decided(entry: TransactionEntry) -> bool:
 
 
 def is_deciding(entry: TransactionEntry) -> bool:
-    """True while the end of a transaction is replicated, or another change of it."""
+    """True while a change of an ongoing transaction, such as its end, is being replicated."""
     return entry.pending and entry.metadata is not None and entry.metadata.state is TransactionState.ongoing
 
 

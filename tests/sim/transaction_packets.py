@@ -18,7 +18,7 @@ from ottla_broker.wire.request_header import read_request_header
 from tests.sim.cluster import SimulatedBroker
 from tests.sim.triggered_faults import api_key
 
-PRODUCE_VERSION = 11  # in which the simulated producers use protocol 1
+PRODUCE_VERSION = 11  # which the simulated producers use in transaction version 1
 SIZE_BYTES, HEADER_BYTES = 4, 10
 TRANSACTIONAL_HOSTS = ("txn-", "worker-")  # of the clients whose batches these are
 
@@ -39,7 +39,7 @@ class SentMarker:
 
 
 class SentBatch(NamedTuple):
-    """A batch of protocol 1 on its way to one partition."""
+    """A batch of transaction version 1 on its way to one partition."""
 
     transactional_id: str
     at: TxnPartition
@@ -73,7 +73,9 @@ def read_markers(piece: bytes) -> Sequence[WritableTxnMarker]:
 
 
 def read_transactional_batch(piece: bytes) -> SentBatch | None:
-    """The batch in a segment that is a whole request to produce it in protocol 1."""
+    """The batch in a segment that is a whole request to produce it in transaction version 1.
+    None for any other segment.
+    """
     if not _is_request(piece, ApiKey.PRODUCE):
         return None
     frame = piece[SIZE_BYTES:]

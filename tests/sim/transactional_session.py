@@ -67,8 +67,9 @@ class GroupMembership:
 
 @dataclass(eq=False)
 class TransactionalSession:
-    """`owner` has the connections. `has_unknown_batch`: a batch's fate is unknown, so its sequence
-    numbers cannot be used again in this epoch."""
+    """`owner` has the connections. `protocol`: 2 in transaction version 2 (KIP-890), 1 in older
+    ones, 0 before the first transaction. `has_unknown_batch`: a batch's fate is unknown, so its
+    sequence numbers cannot be used again in this epoch."""
 
     owner: SimulatedClient
     history: TransactionHistory
@@ -319,7 +320,7 @@ class TransactionalSession:
 
     async def _retry(self, doing: str, attempt: Callable[[Client], Awaitable[T]]) -> T:
         """Repeats an attempt until it succeeds. Raises Fenced, AbortableError, and NoAnswer after
-        the delivery timeout."""
+        the delivery timeout or when the run is over."""
         loop = self.owner.loop
         until_s = loop.time() + self.timeouts.delivery_s
         is_unknown = False

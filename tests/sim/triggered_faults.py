@@ -57,8 +57,8 @@ class TriggeredFaults:
         )
 
     async def leader_killed_before_it_learns_of_expansion(self, reserved: SimulatedBroker) -> None:
-        """Kills the leader before it learns that a new ISR member, the next leader, lacks its
-        latest records.
+        """Kills the leader before it learns that the ISR has a new member. That one is the next
+        leader, and lacks the latest records.
         """
         await self._at_trigger(reserved, triggers.proposes_next_leader, self._expand_isr_and_kill)
 
@@ -73,7 +73,9 @@ class TriggeredFaults:
         await self._at_trigger(reserved, triggers.followers_lag, lambda node: self._delay_and_kill(node, (0.05, 1.5)))
 
     async def requests_delayed_beyond_session(self, reserved: SimulatedBroker) -> None:
-        """Delays a broker's messages until others lead in its place, also its ISR proposals."""
+        """Delays a broker's messages, also its ISR proposals, so long that others may lead in its
+        place.
+        """
         latency_s = self._random.uniform(*DELAY_BEYOND_SESSION_S)
         self._trace(f"messages of {reserved.host} are delayed by {latency_s:.1f} s")
         directions = [(reserved.host, other) for other in self._other_hosts(reserved)]
@@ -91,7 +93,7 @@ class TriggeredFaults:
         await self._at_trigger(reserved, triggers.is_new_with_records, self._lose_power_at_once)
 
     async def responses_lost(self, reserved: SimulatedBroker) -> None:
-        """Drops the responses to some clients, and sometimes cuts the power afterwards."""
+        """Drops the responses to some clients, and usually cuts the power meanwhile."""
         clients = self._random.sample(self._clients, self._random.randrange(1, len(self._clients) + 1))
         self._trace(f"drops what {reserved.host} sends to {clients}")
         directions = [(reserved.host, client) for client in clients]
@@ -104,9 +106,9 @@ class TriggeredFaults:
             await sleep_random(self._random, 0.5, 6)  # some clients wait this long, others time out
 
     async def coordinator_isolated(self, reserved: SimulatedBroker) -> None:
-        """Isolates a coordinator from the other brokers for longer than its session.
+        """Isolates a coordinator from the other brokers, mostly until others have taken over.
 
-        Some clients reach only it, others only the brokers that take over.
+        Lag monitors reach only it, and some other clients only the brokers that take over.
         """
         if self._random.randrange(2):
             await self._at_trigger(reserved, triggers.is_coordinator, self._isolate_coordinator)
@@ -307,8 +309,8 @@ class TriggeredFaults:
             await self._isolate_coordinator(self._random.choice(found))
 
     async def _isolate_coordinator(self, node: SimulatedBroker) -> None:
-        """Members of groups reach only the brokers that take over, lag monitors only the isolated
-        one.
+        """Lag monitors reach only the isolated broker. Any other client reaches all brokers, or all
+        but the isolated one.
         """
         others = self._other_hosts(node)
         directions = [direction for other in others for direction in ((node.host, other), (other, node.host))]

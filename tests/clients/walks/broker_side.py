@@ -229,8 +229,8 @@ class BrokerSide:
         return await self._open_as(user)
 
     async def clean_up(self, state: WalkState) -> None:
-        """Cancels pending requests and deletes the walk's topics, so that thousands of walks fit on
-        one broker.
+        """Cancels pending requests and deletes the walk's topics and rules, so that thousands of
+        walks fit on one broker.
         """
         while self._held:
             self._held.pop().close()

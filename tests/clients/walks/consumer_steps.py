@@ -1,6 +1,6 @@
 """Steps of the consumer protocol (KIP-848): members, one of them static, that join, report what
 they own and leave, and the offsets that they commit. The members can share the partitions of a
-topic equally: of others, brokers may choose who has one more.
+topic equally. Otherwise brokers might differ in which member has one more.
 """
 
 from collections.abc import Mapping

@@ -6,7 +6,7 @@ from tests.clients.walks.record_steps import PLENTY
 from tests.clients.walks.step_generator import TIMES, StepGenerator
 from tests.clients.walks.steps import BatchSpec, Reference, Step
 
-WAIT_MS: Final = 400  # long beside what a response takes
+WAIT_MS: Final = 400  # long compared with the time of a response
 SIZES: Final = (1, 1, 100, 100, 400, 900)  # of values
 LIMITS: Final = (1, 70, 170, 250, 500, 1000, 3000)  # of bytes; a batch's header alone takes 61
 

@@ -1,4 +1,4 @@
-"""Minimizes a walk with a difference: removes steps as long as the same difference occurs."""
+"""Minimizes a walk with a difference: removes steps as long as one of the same API occurs."""
 
 from collections.abc import Awaitable, Callable
 
@@ -9,8 +9,8 @@ Replay = Callable[[list[Step]], Awaitable[Difference | None]]
 
 
 async def minimize_steps(steps: list[Step], found: Difference, replay: Replay) -> tuple[list[Step], Difference]:
-    """Returns the shortest found sequence of steps with the same difference. Removes runs of steps,
-    halves first and single steps last.
+    """Returns the shortest sequence of steps found whose last one differs, and is of the same API,
+    with its difference. Removes runs of steps, halves first and single steps last.
     """
     kept = steps[: found.at + 1]
     size = max(len(kept) // 2, 1)

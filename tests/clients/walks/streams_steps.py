@@ -1,6 +1,6 @@
 """Steps of streams groups (KIP-1071): the threads of Kafka Streams applications, and the offsets
-that they commit. A group has two members at most: of more, brokers may choose others to have one
-task more.
+that they commit. A group has two members at most: with more, brokers may differ in which one
+has a task more than others.
 """
 
 from collections.abc import Callable, Mapping

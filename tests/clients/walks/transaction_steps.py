@@ -1,4 +1,4 @@
-"""Steps of transactional producers, of both protocols, and of administrators who describe, list or
+"""Steps of transactional producers, of both versions, and of administrators who describe, list or
 end their transactions.
 """
 

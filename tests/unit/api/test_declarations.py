@@ -81,7 +81,7 @@ def test_docstring_begins_with_name_key_and_versions(api: Api) -> None:
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.name.lower())
-def test_the_last_right_of_an_api_is_not_followed_by_another(api: Api) -> None:
+def test_last_right_of_an_api_leaves_the_decision_to_no_further_right(api: Api) -> None:
     assert not api.rights or api.rights[-1].refused != CHECK_NEXT
 
 

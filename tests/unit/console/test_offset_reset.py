@@ -69,6 +69,6 @@ def test_line_that_is_no_change_is_refused(text: str) -> None:
         parse_changes(text)
 
 
-def test_offset_that_is_not_what_it_was_conflicts() -> None:
+def test_offset_that_changed_since_the_dry_run_conflicts() -> None:
     changes = [OffsetChange("t", 0, 5, 3), OffsetChange("t", 1, 5, 3), OffsetChange("t", 2, 5, 3)]
     assert find_conflicts(changes, {("t", 0): 5, ("t", 1): 6}) == [(changes[1], 6), (changes[2], None)]

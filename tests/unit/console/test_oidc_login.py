@@ -37,7 +37,7 @@ def test_attempt_is_found_by_its_cookie_and_state_for_a_while() -> None:
     assert attempts.find(first.cookie, first.state) is None
 
 
-def test_values_of_an_attempt_do_not_tell_each_other() -> None:
+def test_values_of_an_attempt_differ_and_have_43_characters() -> None:
     """The lengths are those that RFC 7636 allows."""
     attempt = LoginAttempts(lambda: 0.0).start()
     values = {attempt.state, attempt.nonce, attempt.verifier, attempt.challenge}

@@ -49,7 +49,7 @@ def test_code_spans_are_escaped() -> None:
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 partitions"), (1, "1 partition"), (4_000, "4,000 partitions")])
-def test_partitions_are_counted(count: int, text: str) -> None:
+def test_counts_of_partitions_are_formatted(count: int, text: str) -> None:
     assert format_partitions(count) == text
 
 

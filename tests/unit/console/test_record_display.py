@@ -24,7 +24,7 @@ from tests.unit.console.record_strategies import RECORDS
         ('{"a":"\u202egnp.exe"}'.encode(), "json", '{"a": "\\u202egnp.exe"}'),
     ],
 )
-def test_bytes_are_shown_as_what_they_are(data: bytes | None, kind: str, text: str) -> None:
+def test_bytes_are_shown_as_json_text_or_hexadecimal(data: bytes | None, kind: str, text: str) -> None:
     found = display_bytes(data, "auto", 1000)
     assert (found.kind, found.text) == (kind, text)
 

@@ -76,7 +76,7 @@ def test_cells_that_spreadsheets_would_compute_begin_with_an_apostrophe(text: st
 
 
 @pytest.mark.parametrize("text", ["-5", "+49.5", "-1e-9", "a=1", " =1", "'=1", ""])
-def test_numbers_and_other_texts_are_cells_as_they_are(text: str) -> None:
+def test_numbers_and_harmless_texts_get_no_apostrophe(text: str) -> None:
     assert quote_cell(text) == f'"{text}"'
 
 

@@ -40,7 +40,7 @@ def test_a_member_keeps_all_else_when_it_gets_another_assignment() -> None:
     assert after == member._replace(**changed, assigned=other, pending_revocation=one)
 
 
-def test_a_heartbeat_that_says_its_epoch_only_keeps_its_client() -> None:
+def test_a_heartbeat_with_its_epoch_alone_is_recognized_and_keeps_its_client() -> None:
     heartbeat = ConsumerHeartbeat("m", 4, "i", client_id="c", client_host="/h", may_describe=str.isascii)
     assert heartbeat.is_epoch_only
     assert heartbeat.with_epoch(5) == heartbeat._replace(member_epoch=5)

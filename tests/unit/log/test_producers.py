@@ -74,7 +74,7 @@ def test_newer_producer_epoch_fences_older_ones(folder: LogFolder) -> None:
     assert append_error(log, batch(1, producer=(9, 1, 0))) is ErrorCode.invalid_producer_epoch
 
 
-def test_rejected_batch_does_not_change_producer_state(failing_folder: LogFolder) -> None:
+def test_failed_append_does_not_change_producer_state(failing_folder: LogFolder) -> None:
     log = failing_folder.create()
     failing_folder.disk.room = 0  # type: ignore[attr-defined]
     assert append_error(log, batch(1, producer=(9, 0, 0))) is ErrorCode.kafka_storage_error

@@ -49,14 +49,14 @@ def test_former_epoch_is_refused_before_its_verification_is_looked_at() -> None:
     assert verification_error(producers, None) is ErrorCode.invalid_producer_epoch
 
 
-def test_unknown_producer_of_protocol_2_begins_with_0() -> None:
+def test_unknown_producer_of_transaction_version_2_begins_with_0() -> None:
     producers = ProducerStates()
     producers.verifications.begin(7, 3, 4, adds_partition=True)
     check_batch_is_out_of_order(producers, 4)
     check_batch(producers, 3, 0)
 
 
-def test_unknown_producer_of_protocol_1_begins_anywhere() -> None:
+def test_unknown_producer_of_transaction_version_1_begins_anywhere() -> None:
     """Its records may have been deleted."""
     producers = ProducerStates()
     producers.verifications.begin(7, 3, 4)
@@ -85,16 +85,16 @@ def test_repeated_batch_that_arrives_late_does_not_refuse_the_next_transaction()
     check_batch_is_out_of_order(producers, 6)
 
 
-def test_marker_of_protocol_2_that_comes_again_is_not_written_again() -> None:
+def test_marker_of_transaction_version_2_that_comes_again_is_not_written_again() -> None:
     producers = ProducerStates()
     open_transaction(producers, epoch=3)
     assert not producers.is_end_written(7, 4, 2)
     end_transaction(producers, epoch=4)
     assert producers.is_end_written(7, 4, 2)
-    assert not producers.is_end_written(7, 4, 0), "in protocol 1 the next transaction has the same epoch"
+    assert not producers.is_end_written(7, 4, 0), "in transaction version 1 the next transaction has the same epoch"
 
 
-def test_marker_of_protocol_2_never_ends_a_later_transaction() -> None:
+def test_marker_of_transaction_version_2_never_ends_a_later_transaction() -> None:
     producers = ProducerStates()
     open_transaction(producers, epoch=4)
     assert error_raised_by(producers.is_end_written, 7, 4, 2) is ErrorCode.invalid_producer_epoch

@@ -192,7 +192,7 @@ async def test_the_controller_fences_brokers_that_failed_before_and_after_its_el
     assert detector.on_broker_failed is None
 
 
-def test_errors_that_are_a_refused_connection() -> None:
+def test_refused_connections_are_recognized() -> None:
     assert is_connection_refused(ConnectionRefusedError(errno.ECONNREFUSED, "no"))
     assert is_connection_refused(
         OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1'), [Errno 111] Connect call failed")

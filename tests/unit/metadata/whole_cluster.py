@@ -25,7 +25,7 @@ SETTINGS = {"offsets.topic.num.partitions": "1", "default.replication.factor": "
 
 
 class WholeCluster(SimulatedCluster):
-    """Brokers on virtual time, observed from outside. A test calls `start_all` first."""
+    """Brokers on virtual time, observed from outside. Most tests call `start_all` first."""
 
     async def until(self, condition: Callable[[], T], within_s: float = 30.0) -> float:
         """Waits for a condition. Returns the time that took, in virtual seconds. Fails after

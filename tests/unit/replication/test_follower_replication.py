@@ -23,7 +23,7 @@ def test_records_are_acknowledged_when_all_in_the_isr_have_them() -> None:
     run_scenario(scenario)
 
 
-def test_acknowledgement_takes_two_round_trips() -> None:
+def test_acknowledgement_takes_one_round_trip_to_the_followers() -> None:
     async def scenario(cluster: SmallCluster) -> None:
         cluster.set_partition()
         await cluster[1].append(b"first")

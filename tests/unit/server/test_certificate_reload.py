@@ -156,8 +156,8 @@ async def serve_greeting(tls: ssl.SSLContext) -> asyncio.Server:
 
 
 async def read_greeting(server: asyncio.Server, context: ssl.SSLContext) -> str | None:
-    """Serial number of the server's certificate; None if it refuses the client. An address as the
-    server's name is not sent in the handshake (SNI).
+    """Serial number of the server's certificate; None if it refuses the client. The client
+    connects to an address, so its handshake has no server name (SNI).
     """
     port = server.sockets[0].getsockname()[1]
     try:

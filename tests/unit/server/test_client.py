@@ -43,9 +43,7 @@ Test = Callable[..., Coroutine[Any, Any, None]]
 @pytest.mark.parametrize("security", [UNSECURED, ClientSecurity("SSL")], ids=["plain", "tls"])
 @pytest.mark.parametrize("host", ["a" * 64, "a..b", "\ud800"])
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_a_host_that_is_no_name_is_one_that_is_not_found(
-    run: Callable[..., Any], host: str, security: ClientSecurity
-) -> None:
+def test_invalid_host_name_is_an_os_error(run: Callable[..., Any], host: str, security: ClientSecurity) -> None:
     with pytest.raises(OSError, match="is not a host name"):
         run(open_channel(host, 9092, "test", security=security))
 

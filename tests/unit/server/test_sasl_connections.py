@@ -70,7 +70,7 @@ async def test_rule_18_frame_of_a_client_that_has_not_logged_in_is_bounded(tmp_p
 
 
 @async_test
-async def test_bytes_that_are_no_login_cost_their_connection_alone(tmp_path: Path) -> None:
+async def test_bytes_that_are_no_login_close_only_their_connection(tmp_path: Path) -> None:
     async with run_sasl_server(tmp_path) as (_, port):
         logged = capture_log()
         for content in (b"", b"\x60\x82", b"\0" * 30, bytes(range(256)), b"GET / HTTP/1.1\r\n\r\n"):
@@ -94,7 +94,7 @@ def new_session(mechanism: str) -> SaslSession:
 @pytest.mark.parametrize("mechanism", ["PLAIN", *MECHANISMS])
 @settings(max_examples=200, deadline=None)
 @given(tokens=st.lists(st.binary(max_size=200), min_size=1, max_size=3))
-def test_no_bytes_log_in_or_fail_otherwise_than_by_an_error(mechanism: str, tokens: list[bytes]) -> None:
+def test_arbitrary_bytes_never_log_in_and_fail_only_with_errors_of_sasl(mechanism: str, tokens: list[bytes]) -> None:
     one = new_session(mechanism)
     for token in tokens:
         try:

@@ -1,4 +1,4 @@
-"""Each check of the simulation detects its violation and no other."""
+"""Each check of the simulation detects its violation, and none reports a correct history."""
 
 from uuid import UUID
 
