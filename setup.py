@@ -47,8 +47,8 @@ def compile_hot_paths(modules: list[str]) -> list[Any]:
     os.environ["MYPYPATH"] = SOURCES
     # Of libraries that are not installed where the wheel is built, types are unknown.
     options = ["--config-file=", "--ignore-missing-imports", "--explicit-package-bases"]
-    # Level 2 takes twice as long to compile, and gains little.
     paths = [f"{SOURCES}/{name.replace('.', '/')}.py" for name in modules]
+    # Level 2 takes twice as long to compile, and gains little.
     extensions = list(mypycify([*options, *paths], opt_level="1", debug_level="0", group_name="ottla_broker"))
     COLD_PATHS.parent.mkdir(exist_ok=True)
     COLD_PATHS.write_text(ERROR_PATHS_ARE_COLD)
@@ -63,7 +63,7 @@ project = tomllib.loads(Path("pyproject.toml").read_text())
 if os.environ.get("OTTLA_COMPILED") != "1":
     setup()
 elif find_spec("mypyc") is None:
-    # pip installs them for the build, and runs this file again. The broker's libraries have types.
+    # pip installs `setup_requires` and runs this file again. mypyc takes types from the libraries.
     setup(setup_requires=project["project"]["optional-dependencies"]["compile"] + project["project"]["dependencies"])
 elif {"build", "bdist_wheel"} & set(sys.argv):
     setup(ext_modules=compile_hot_paths(project["tool"]["ottla"]["compiled-modules"]))

@@ -5,8 +5,9 @@
  *   acks watch BOOTSTRAP TOPIC PARTITIONS SIZE PER_S [setting=value…]            a line per ack: its time (CLOCK_MONOTONIC, s)
  *
  * A record's latency runs from rd_kafka_produce() until its delivery report, which a dedicated thread waits for. `steady` and
- * `watch` send to the partitions in turn; `flood` uses librdkafka's partitioner, as most programs do. steady and flood print one
- * line of JSON; watch runs until SIGTERM and then prints one too. Times are in seconds.
+ * `watch` send to the partitions in turn; `flood` uses librdkafka's partitioner, as most programs do, and ignores PARTITIONS. `watch`
+ * runs until SIGTERM, `steady` for SECONDS or until SIGTERM. At the end each prints one line of JSON, which has latencies only for
+ * `steady`. Times are in seconds. The exit code is 1 if a record was rejected.
  */
 #define PROGRAM "acks"
 #include "common.h"

@@ -48,7 +48,9 @@ def lines_by_plot(results: Results) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def draw(results: Results, theme: Theme) -> str:
-    """The SVG document of one benchmark: two bars for each line, each row to its own scale."""
+    """The SVG document of one benchmark: for each line a bar for each side that was measured, each
+    row to its own scale.
+    """
     about = results["about"]
     body: list[str] = [*_legend(about, theme)]
     y = 52

@@ -27,7 +27,7 @@ struct connection {
     unsigned char response[MAX_RESPONSE];
 };
 
-static int error_code_offset, open_count, measuring; /* before that, a partition may have no leader yet */
+static int error_code_offset, open_count, measuring; /* errors before the measurement are ignored: a partition may have no leader yet */
 
 static void begin(int epoll, int port, int request, double due) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};

@@ -140,7 +140,9 @@ def print_during(title: str, repeat: Callable[[threading.Event], int], port: int
 
 
 def search_until(url: str, stopped: threading.Event) -> int:
-    """Searches for what no record has, again and again. Returns the records that were read."""
+    """Searches for a value that no record has, again and again. Returns the number of records that
+    were read.
+    """
     query = urllib.parse.urlencode({"mode": "search", "filter": "value.state == 'refunded'"})
     read = 0
     while not stopped.is_set():
@@ -156,7 +158,9 @@ def search_until(url: str, stopped: threading.Event) -> int:
 
 
 def write_until(url: str, stopped: threading.Event) -> int:
-    """Produces a record with the console's form, ten times a second."""
+    """Produces a record with the console's form, at most ten times a second. Returns the number of
+    records.
+    """
     page = gzip.decompress(get(f"{url}/topics/{SEARCHED}/produce")).decode()
     token = re.search(r'name="token" value="([^"]+)"', page)
     assert token is not None

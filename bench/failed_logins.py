@@ -85,7 +85,9 @@ async def measure_waits(port: int, seconds: float) -> list[float]:
 
 
 def fail_logins(port: int, rate: float, seconds: float, count: "Synchronized[int]") -> None:
-    """A process: `rate` failures a second. Adds to `count` those that the broker has answered."""
+    """Runs in a process of its own: begins `rate` logins a second that fail. Adds to `count` those
+    that the broker has answered.
+    """
     handshake = bytes(write_request(ApiKey.SASL_HANDSHAKE, 1, 1, "attacker", SaslHandshakeRequest(mechanism=MECHANISM)))
     token = SaslAuthenticateRequest(auth_bytes=b"\0nobody\0a wrong one")
     authenticate = bytes(write_request(ApiKey.SASL_AUTHENTICATE, 1, 2, "attacker", token))

@@ -153,7 +153,7 @@ def measure_command(
 
 
 def with_byte_code(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with caching of byte code, which an installed package has."""
+    """The environment in which Python caches byte code, as it does for an installed package."""
     return {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

@@ -124,5 +124,5 @@ int main(int count, char **arguments) {
     print_clients(took, latencies, records - first, broker_s, own_s);
     puts("}");
     fflush(stdout);
-    _exit(0); /* leaving one after the other would rebalance the group 200 times */
+    _exit(0); /* leaving one after the other would rebalance the group once for each member */
 }

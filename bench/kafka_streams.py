@@ -3,8 +3,9 @@ alone.
 
     python -m bench.kafka_streams --bootstrap HOST:PORT --folder FOLDER --rows ROWS
 
-Prints a JSON line for each `BATCH_ROWS` records whose offsets are committed: their number and their
-time in ms. py4j, which PySpark includes, builds the application in a JVM with default options.
+Prints a JSON line whenever the offsets of at least `BATCH_ROWS` more records are committed, and one
+for the rest: their number and their time in ms. py4j, which PySpark includes, builds the
+application in a JVM with default options.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def run_application(properties: Mapping[str, str]) -> Iterator[None]:
 
 def committed_batches(bootstrap: str, group: str, rows: int) -> Iterator[tuple[int, float]]:
     """Yields a batch whenever the group has committed at least `BATCH_ROWS` more records: their
-    number, and the seconds since the batch before. Ends when it has committed `rows`.
+    number, and the seconds since the batch before. The last batch is the rest: it ends when the
+    group has committed `rows`.
     """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     partitions = [TopicPartition(EVENTS, it) for it in consumer.list_topics(EVENTS, 20).topics[EVENTS].partitions]

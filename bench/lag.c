@@ -4,7 +4,7 @@
  *
  * One thread produces a steady stream to the partitions in turn (librdkafka's defaults, but linger.ms=0 and acks=all), one handles
  * delivery reports, one reads the target from its current end. A record starts with its number. Prints one line of JSON, times in
- * seconds. The first WARM_UP_S are not counted. p50, p99 and max run from a record's acknowledgement; a record that is readable
+ * seconds. The first WARM_UP_S are not counted. p50, p99, p999 and max run from a record's acknowledgement; a record that is readable
  * before its delivery report counts as 0. e2e_* run from the time at which the record was due, which is fixed in advance: a record
  * that had to wait before it was sent counts with its wait (no coordinated omission). `seconds` run until the last record was read.
  */

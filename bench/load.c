@@ -6,7 +6,8 @@
  *
  * BYTES_PER_S 0: as fast as possible. KEYS 0: without keys, else that many different ones in turn. Each consumer reads RECORDS.
  * Prints one line of JSON: seconds, records, bytes of payload moved in these seconds, records that failed, and the processor
- * seconds of this program. A consumer's clock starts with its first batch, and its bytes are those after it.
+ * seconds of this program. The clock of consumers starts with the first batch that any of them has; each one's first batch is
+ * not in the bytes. Exits with 1 if a record failed or a consumer has read less than RECORDS after two minutes.
  */
 #define PROGRAM "load"
 #include "common.h"

@@ -227,7 +227,9 @@ def wait_until_running(progress: Path, process: subprocess.Popen[bytes]) -> None
 
 @contextmanager
 def writing(bootstrap: str) -> Iterator[None]:
-    """Writes ROWS_PER_S rows per second, a part of them at every STEP_S."""
+    """While the block runs, a thread writes ROWS_PER_S rows per second, some of them every STEP_S
+    seconds.
+    """
     stop = threading.Event()
 
     def write() -> None:

@@ -114,7 +114,9 @@ class Bench:
         self._producer.flush()
 
     def _write_events(self) -> None:
-        """The events of the next round, in one partition."""
+        """Writes the events of the next round. Their key is empty, so librdkafka chooses the
+        partition.
+        """
         for number in range(EVENTS_OF_ROUND):
             item = (self._rounds * 7919 + number * 104_729) % self._rows
             event = {"id": self._rounds * EVENTS_OF_ROUND + number, "item": f"item-{item}"}

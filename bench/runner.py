@@ -99,7 +99,9 @@ def _parse_arguments(benchmark: Benchmark[Side, LoadSize]) -> argparse.Namespace
     parser.add_argument(
         "lines", nargs="*", metavar="LINE", help=f"one of {names}; a prefix selects all lines that start with it"
     )
-    parser.add_argument("--quick", action="store_true", help="use little load, to check that the benchmark works")
+    parser.add_argument(
+        "--quick", action="store_true", help="use little load and one turn, to check that the benchmark works"
+    )
     parser.add_argument("--repeat", type=int, metavar="TURNS", help="maximum number of turns")
     parser.add_argument(
         "--side",

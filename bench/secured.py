@@ -1,7 +1,7 @@
 """Throughput over TLS (1.3, a P-256 key), and after a login without TLS.
 
 The login is by PLAIN: librdkafka before 2.6.1 sends a wrong nonce in SCRAM's last message, which
-Kafka rejects since 4.0. After the login the mechanisms are the same.
+Kafka rejects since 4.0. After the login the mechanisms do not differ.
 """
 
 import tempfile

@@ -1,5 +1,5 @@
-/* Shared by the load programs without a client library: connections to the broker, a process's processor
- * time, and the line that is printed. */
+/* Shared by load programs: connections to the broker without a client library, a process's processor time,
+ * and the line that is printed. `group.c` uses the last two only. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>

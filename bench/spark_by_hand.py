@@ -44,7 +44,9 @@ def main() -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--defaults", action="store_true")
-    parser.add_argument("--no-archive", action="store_true", help="neither use nor list an archive of classes")
+    parser.add_argument(
+        "--no-archive", action="store_true", help="neither use an archive of classes nor list classes for one"
+    )
     parser.add_argument("--our-daemon", action="store_true")
     options = parser.parse_args()
     own = WITHOUT_ARCHIVE if options.no_archive else {}
@@ -100,8 +102,8 @@ def _write_counts(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
 
 
 def _write_counts_once(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
-    """One task writes the rows in one transaction. If the batch runs again, the last digits of its
-    sums can be others, so half of its rows must not have been written.
+    """One task writes the rows in one transaction. A batch that runs again may compute sums that
+    differ in their last digits, so a failed attempt must not leave some of its rows in the topic.
     """
     rows: DataFrame = sql(COUNTS_SQL)
     value = F.to_json(F.struct("*")).cast("binary")

@@ -23,8 +23,9 @@ _open: Final[dict[str, tuple[Producer, Any, int]]] = {}
 
 
 def write_batch(bootstrap: str, topic: str, job: str, batch: int, rows: Iterator[Row]) -> None:
-    """rows: all rows of the batch, with `key` and `value`. job: the transactional id, and the group
-    in which the number of the batch is committed.
+    """Writes a batch in one transaction, unless it was written before. rows: all rows of the batch,
+    with `key` and `value`. job: the transactional id, and the group in which the number of the
+    batch is committed.
     """
     producer, group, last = _open.pop(job, (None, None, -1))
     if producer is None or last != batch - 1:

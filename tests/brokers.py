@@ -5,8 +5,8 @@
 
 Settings are keyword arguments with `_` in place of `.`; they override the test settings below.
 `broker.stop()`, `.kill()` and `.start()` stop and restart the broker on the same ports and folders.
-Leaving the block kills the process and removes the data. `broker.log_tail()` returns what the
-broker printed; `tests/conftest.py` adds it to the report of a failed test.
+Leaving the block kills the process and removes its temporary folder. `broker.log_tail()` returns
+what the broker printed; `tests/conftest.py` adds it to the report of a failed test.
 """
 
 import os
@@ -132,7 +132,7 @@ class BrokerProcess:
         return self.process.wait(within_s)
 
     def kill(self) -> None:
-        """Sends SIGKILL."""
+        """Sends SIGKILL if the process runs, and waits for its end."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -191,7 +191,8 @@ def run_apache_kafka(
 ) -> Iterator[BrokerProcess]:
     """Runs one Apache Kafka broker in KRaft combined mode; parameters as in `run_ottla_broker`.
 
-    With `test_settings=False` its JVM has the heap that Kafka's start script sets.
+    With `test_settings=False` its JVM has the heap that Kafka's start script sets, and only the
+    replication factors for a single broker remain of the test settings.
     """
     base = (
         TEST_SETTINGS
@@ -287,7 +288,9 @@ def ottla_command(broker: BrokerProcess) -> list[str]:
 
 
 def kafka_command(broker: BrokerProcess, jvm: Sequence[str] = (), version: str = KAFKA) -> list[str]:
-    """`jvm` replaces the options for a short-lived JVM."""
+    """Formats the log directory if it is not formatted. `jvm` replaces the options for a
+    short-lived JVM.
+    """
     controller = _controller_port_file(broker)
     if not controller.exists():
         controller.write_text(str(free_port()))

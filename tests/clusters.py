@@ -4,9 +4,9 @@
         cluster.brokers[2].kill()
         cluster.wait_until_healthy([1, 3])
 
-Kafka runs in KRaft combined mode with three voters. Each port is reserved from the moment it is
-chosen: a bound socket that never listens keeps others from getting it, without hindering the broker
-and without accepting connections while the broker is down.
+Kafka runs in KRaft combined mode, and each of its brokers is a voter. Each port is reserved from
+the moment it is chosen: a bound socket that never listens keeps others from getting it, without
+hindering the broker and without accepting connections while the broker is down.
 """
 
 import asyncio
@@ -124,8 +124,9 @@ class ProcessCluster:
         return [number for number, broker in self.brokers.items() if broker.is_running]
 
     def start(self) -> None:
-        """Starts all brokers and returns when each is ready and knows all others, and three
-        vote."""
+        """Starts all brokers and returns when each is ready and knows all others, and three are
+        voters; one, in a cluster of fewer than three.
+        """
         for broker in self.brokers.values():
             broker.spawn()
         for broker in self.brokers.values():

@@ -32,9 +32,10 @@ a JVM of its own.
 
 
 def run_tool(classpath: str, main: str, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
-    """Runs `main` of the class to its end, whatever its exit code. Raises AssertionError if it
-    takes longer than ENDS_WITHIN_S. A tool has a JVM of its own if JAVA_TOOL_OPTIONS are set, which
-    a JVM reads when it starts.
+    """Runs `main` of the class to its end, whatever its exit code. A tool has a JVM of its own if
+    it gets `stdin`, if it is one of ONCE_IN_A_JVM, or if JAVA_TOOL_OPTIONS are set, which a JVM
+    reads when it starts. Raises AssertionError, or TimeoutExpired from a JVM of its own, after
+    ENDS_WITHIN_S.
     """
     if stdin or "JAVA_TOOL_OPTIONS" in os.environ or any(word in main for word in ONCE_IN_A_JVM):
         command = java_command(classpath, main, *arguments)

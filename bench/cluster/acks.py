@@ -24,7 +24,8 @@ def measure_flood(bootstrap: str, topic: str, partitions: int, size: int, record
 def measure_steady_latency(
     bootstrap: str, topic: str, partitions: int, size: int, per_s: int, seconds: float
 ) -> dict[str, float]:
-    """p50, p99, p999 and max of the acknowledgement latency, in seconds.
+    """p50, p99, p999 and max of the acknowledgement latency in seconds, with the other values that
+    `acks.c` prints.
 
     librdkafka's `linger.ms` is set to 0, because its default of 5 ms would hide the brokers'
     latency.
@@ -36,14 +37,16 @@ def measure_steady_latency(
 
 @dataclass
 class AckTimes:
-    """Times at which acknowledgements arrived, on the clock of `time.monotonic`."""
+    """Times at which acknowledgements arrived, on the clock of `time.monotonic`. `failed`: rejected
+    records, 0 until the producer has ended.
+    """
 
     times: list[float] = field(default_factory=list)
     failed: int = 0
 
     def longest_gap_s(self, since: float, until: float) -> float:
         """The longest time between two successive acknowledgements that ends after `since` and
-        begins before `until`, in seconds.
+        begins before `until`, in seconds; 0 if there are not two.
         """
         first, last = max(bisect_left(self.times, since) - 1, 0), bisect_left(self.times, until)
         return max((after - before for before, after in pairwise(self.times[first : last + 1])), default=0.0)

@@ -1,4 +1,4 @@
-"""10,000 partitions on three brokers: created, one broker restarted, idle, one broker killed."""
+"""10,000 partitions on three brokers: created, idle, one broker restarted, one broker killed."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -25,8 +25,8 @@ NEW_TOPICS = 15
 IDLE_S = 0.7  # longer than `replica.fetch.wait.max.ms`, so that every follower waits for records
 WATCHED = "watched"
 HEALTHY_WITHIN_S = 180.0
-# A request on a silent connection waits for the client's timeout, one minute in librdkafka:
-# shorter, for both sides.
+# A request on a silent connection waits for the client's timeout, by default one minute in
+# librdkafka. Clients of both sides have this shorter one.
 SHORT_CLIENT_TIMEOUTS = ("socket.timeout.ms=1000", "request.timeout.ms=1000")
 KAFKA_HEAP = ("-Xms1g", "-Xmx1g")
 STEADY_LATENCY = {"latency-p50": "p50", "latency-p99": "p99", "latency-p99.9": "p999"}

@@ -21,12 +21,14 @@ ATTEMPT_S = 2.0  # for a broker that accepts a request and does not respond
 
 
 async def wait_until_topic_created(bootstrap: str, name: str, replicas: int, *, within_s: float) -> None:
-    """Returns when a topic with one partition is created. Raises TimeoutError."""
+    """Creates a topic with one partition, and tries again until the cluster has created it. Raises
+    TimeoutError.
+    """
     await _retry(lambda: _try_once(bootstrap, name, replicas, produce=False), within_s)
 
 
 async def wait_for_first_ack(bootstrap: str, name: str, replicas: int, *, within_s: float) -> None:
-    """Returns when a record is acknowledged in a topic with one partition, which it creates. Raises
+    """Creates a topic with one partition, and returns when a record is acknowledged in it. Raises
     TimeoutError.
     """
     await _retry(lambda: _try_once(bootstrap, name, replicas, produce=True), within_s)

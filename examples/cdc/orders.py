@@ -2,8 +2,8 @@
 
     python -m examples.cdc.orders [TRANSACTIONS]
 
-Each transaction has one to four statements: a new order, its next status, a note, a cancelled order
-that is deleted, or an order that gets another number, which is its primary key. Each tenth
+Each transaction has one to four statements: a new order, a status for an order, a note, a cancelled
+order that is deleted, or an order that gets another number, which is its primary key. Each tenth
 transaction is rolled back. The first run always makes the same changes; a further run continues
 after the largest order number.
 """

@@ -35,7 +35,9 @@ class Job(msgspec.Struct):
 
 
 def start_at_first_job(bootstrap: str) -> None:
-    """Lets the group begin with the oldest job. Share groups begin with the newest by default."""
+    """Lets the group begin with the oldest job. By default, share groups skip the records that a
+    topic has when they begin.
+    """
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     group = ConfigResource(ResourceType.GROUP, GROUP, incremental_configs=[earliest])
     admin = AdminClient({"bootstrap.servers": bootstrap})

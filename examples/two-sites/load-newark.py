@@ -1,4 +1,4 @@
-"""Load the flights of the airport Newark (EWR)."""
+"""Prints the flights of the airport Newark (EWR)."""
 
 from site_flights import main
 

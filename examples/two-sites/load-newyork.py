@@ -1,4 +1,4 @@
-"""Load the flights of the airports Kennedy (JFK) and LaGuardia (LGA)."""
+"""Prints the flights of the airports Kennedy (JFK) and LaGuardia (LGA)."""
 
 from site_flights import main
 

@@ -1,8 +1,9 @@
 """`python -m ottla_spark validate|run|test|jars`: runs pipelines from their YAML, without an
 operator.
 
-Exit codes: 0 success; 1 the pipeline failed, or a test case did; 2 the pipeline or the command line
-is invalid; 3 Java or PySpark is missing. `jars` has only 0 and 2.
+Exit codes: 0 success; 1 the pipeline failed, or a test case did; 2 the command line or the file is
+invalid, or `validate` found an error; 3 Java or PySpark is missing. `jars` has only 0 and 2. With
+`run` and `test`, errors that only SQL or an option's value has are failures of the pipeline: 1.
 """
 
 from __future__ import annotations

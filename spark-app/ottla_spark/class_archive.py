@@ -24,7 +24,7 @@ from typing import Final
 from ottla_spark.jars import find_java
 
 _MAX_KEPT: Final = 3
-"""Archives of other jars and versions stay. Each has 200 MB."""
+"""Number of archives that stay, also those of other jars and versions. Each has 200 MB."""
 _POLL_S: Final = 1.0
 _SILENT: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """The JVM would warn on standard output of an archive that does not fit."""
@@ -41,8 +41,8 @@ class ClassArchive:
     class_list: Path
 
     def java_options(self, own: str = "") -> tuple[str, ...]:
-        """JVM options that read the archive, or list classes if there is none. `own`: the
-        pipeline's own options, which may name another archive.
+        """JVM options that read the archive, or list classes if there is none. Empty if the archive
+        cannot be written, or if `own`, the pipeline's own options, names another one.
         """
         if "Archive" in own or "-Xshare" in own:
             return ()
@@ -69,7 +69,9 @@ def _describe(jars: Sequence[Path]) -> Iterator[str]:
 
 
 def is_writable(folder: Path) -> bool:
-    """False for the folder of an image, for example, or without a home folder."""
+    """Creates the folder if it is missing. False for the folder of an image, for example, or
+    without a home folder.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -80,7 +82,8 @@ def is_writable(folder: Path) -> bool:
 @contextmanager
 def archive_writing(archive: ClassArchive, classpath: str, has_rows: Callable[[], bool]) -> Iterator[None]:
     """While the block runs, another process writes the archive, once `has_rows` is true. The end of
-    the block ends that process. `classpath`: that of the running JVM.
+    the block ends that process. Nothing is written if the JVM does not list its classes, because it
+    has an archive, for example. `classpath`: that of the running JVM.
     """
     if not archive.class_list.exists():
         yield

@@ -17,8 +17,8 @@ from ottla_spark.runtime_environment import RuntimeEnvironment
 def run_pipeline(
     pipeline: PipelineDefinition, environment: RuntimeEnvironment, stop_requested: threading.Event
 ) -> None:
-    """Returns when the pipeline has finished or was stopped. Raises PipelineError, which is also in
-    the progress.
+    """Returns when the pipeline has finished or was stopped; at once if it is suspended. Raises
+    PipelineError, which is also in the progress.
     """
     progress = ProgressLog(
         environment.progress, pipeline.name, environment.snapshot, environment.display, environment.report

@@ -42,7 +42,9 @@ _CHECKPOINT_FILES: Final = {
 
 
 def uses_s3(spec: PipelineSpec, checkpoint: str) -> bool:
-    """True if a sink or the checkpoint, a path or URL, is in an S3-compatible store."""
+    """True if the pipeline names an S3-compatible store, or if a sink or the checkpoint, a path or
+    URL, is in one.
+    """
     return spec.s3 is not None or is_s3(checkpoint) or any(is_s3(it) for sink in spec.sinks for it in _sink_urls(sink))
 
 

@@ -1,4 +1,4 @@
-"""Secrets of sinks, as files: a folder for each Secret, with a file for each key."""
+"""Secrets of a pipeline, as files: a folder for each Secret, with a file for each key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ def read_secret(folder: Path | None, name: str, keys: Sequence[str]) -> dict[str
     """Values of a Secret by key, without trailing line ends. Raises PipelineError, whose message
     contains no value.
 
-    Files are read again each time, so a Secret that is renewed is used by the next batch.
+    Each call reads the files again. The JDBC sink calls it for each batch, so its next batch uses a
+    renewed Secret. Catalogs and object stores keep the values that a run begins with.
     """
     if folder is None:
         raise PipelineError(f"Secret {name} is not known: set --secrets to a folder with {name}/{keys[0]}")

@@ -37,8 +37,9 @@ def wait_for_acknowledgements(acknowledged: list[int], records: int = 1500) -> N
 
 @contextmanager
 def produce_to_target(target: ProcessCluster) -> Iterator[list[tuple[bytes, int]]]:
-    """Produces to all partitions of a mirrored topic as soon as they are writable. Yields the
-    acknowledged records, each as its value and its partition.
+    """Produces to all partitions of a mirrored topic, and ignores rejections, so that records are
+    acknowledged as soon as a partition is writable. Yields the acknowledged records, each as its
+    value and its partition.
     """
     acknowledged: list[tuple[bytes, int]] = []
 

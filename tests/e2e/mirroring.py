@@ -33,8 +33,8 @@ READS_WITHIN_S = 30.0
 
 
 def delete_topics(broker: BrokerProcess) -> None:
-    """Deletes all but internal ones. Apache Kafka takes seconds to start and to stop, so that
-    sources of several tests are one broker.
+    """Starts the broker if it is stopped, and deletes all topics but the internal ones. Several
+    tests share one broker as source, because Apache Kafka takes seconds to start and to stop.
     """
     if not broker.is_running:
         broker.start()

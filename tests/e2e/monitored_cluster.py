@@ -101,7 +101,7 @@ def produce_slowly(broker: BrokerProcess, topic: str) -> Iterator[None]:
 
 @contextmanager
 def consume_in_background(broker: BrokerProcess) -> Iterator[None]:
-    """A member of GROUP that commits after each poll."""
+    """A member of GROUP that commits every 200 ms."""
     stopped = threading.Event()
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": GROUP, "auto.offset.reset": "earliest"}
 

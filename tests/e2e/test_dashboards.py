@@ -77,7 +77,7 @@ def test_every_rule_is_evaluated_without_error_on_metrics_that_exist(prometheus:
     )
 
 
-def test_lag_of_a_group_is_the_high_watermark_less_the_committed_offset(prometheus: Prometheus) -> None:
+def test_a_group_has_a_lag_and_a_committed_offset_up_to_the_high_watermark(prometheus: Prometheus) -> None:
     selector = f'{{namespace="{NAMESPACE}",cluster="{CLUSTER}",topic="payments"}}'
     wait_for_data(prometheus, [f"kafka_consumergroup_lag{selector} >= 0"])
     (end,) = prometheus.values(f"sum(ottla_partition_high_watermark{selector})")

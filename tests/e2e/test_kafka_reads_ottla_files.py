@@ -1,5 +1,6 @@
-"""Files of Ottla and of Apache Kafka: DumpLogSegments finds no fault in those of Ottla, and each
-broker serves a partition folder that the other wrote.
+"""Files of Ottla and of Apache Kafka: DumpLogSegments finds no fault in those of Ottla, Ottla's
+log code reads a partition folder that Kafka wrote and appends to it, and Kafka's broker serves one
+that Ottla wrote.
 """
 
 import asyncio
@@ -226,7 +227,7 @@ def create_kafka_topic(folder: Path, topic: str, crash: bool) -> KafkaTopic:
 
 
 @pytest.mark.parametrize("crash", [pytest.param(False, marks=pytest.mark.slow), True], ids=["stopped", "killed"])
-def test_ottla_serves_a_partition_folder_of_kafka(tmp_path: Path, crash: bool) -> None:
+def test_ottla_reads_and_appends_to_a_partition_folder_of_kafka(tmp_path: Path, crash: bool) -> None:
     topic = create_kafka_topic(tmp_path, "theirs", crash)
     assert len(topic.values) == 2_530 and len(topic.committed) == 2_515
     directory = open_small_log_dir(tmp_path / "data")

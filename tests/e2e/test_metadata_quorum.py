@@ -1,5 +1,5 @@
-"""Voters of the metadata log, changed by Kafka's own tool and by their leader; brokers that join,
-move and come back.
+"""Voters of the metadata log, described, removed and added by Kafka's own tool, and replaced by
+their leader.
 """
 
 import re

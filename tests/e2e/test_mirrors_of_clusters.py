@@ -1,5 +1,5 @@
-"""Mirrors between clusters of three brokers: the logs stay identical while leaders change and
-brokers are killed on both sides.
+"""Mirrors to clusters of three brokers: the logs stay identical while leaders change and brokers
+are killed, also those of a source that is Ottla.
 """
 
 from collections.abc import Iterator

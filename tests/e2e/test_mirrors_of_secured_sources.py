@@ -124,7 +124,9 @@ def test_wrong_credentials_are_logged(
     wait_until_copied(source, target)
 
 
-def test_sensitive_settings_are_never_shown(source: SecuredKafka, target: BrokerProcess) -> None:
+def test_sensitive_settings_are_never_shown_and_invalid_ones_are_rejected(
+    source: SecuredKafka, target: BrokerProcess
+) -> None:
     certificate, key = create_client_certificate(source.authority, "hidden")
     settings = mirror_settings(
         source,

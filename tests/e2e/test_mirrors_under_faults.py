@@ -1,6 +1,6 @@
 """Failover and failback of two clusters of three brokers under faults: brokers of both sides are
 killed or stopped, the source is paused, its oldest records are deleted, and a topic is recreated.
-The seed decides which broker fails when.
+The seed decides which broker fails, and whether it is killed or stopped.
 
 Invariants: below the offset that a failover reports, both logs are identical. Every acknowledged
 record is once in the log of the writable cluster, or among the saved diverged records. At the end

@@ -93,7 +93,7 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered_from_the_remaini
 
 
 @pytest.mark.slow
-def test_a_majority_is_not_recovered_but_waited_for(home: UpProcess) -> None:
+def test_a_cluster_with_a_majority_of_its_disks_starts_and_is_not_recovered(home: UpProcess) -> None:
     lost = voters(home)[-1]
     home.stop()
     data(home, lost).rename(home.folder / f"lost-{lost}")

@@ -67,7 +67,7 @@ def read_keystore(paths: tuple[Path, Path]) -> tuple[str, str]:
 
 
 def write_broker_files(authority: CertificateAuthority, keystore: str) -> tuple[Path, Path]:
-    """The keystore and the truststore of all brokers."""
+    """Writes the keystore and the truststore of all brokers, and returns their paths."""
     files = authority.folder / "broker.pem", authority.folder / "trusted.pem"
     files[0].write_text(keystore)
     files[1].write_text(authority.certificate.read_text())
@@ -287,8 +287,8 @@ def test_brokers_without_the_login_are_refused(secured: SecuredCluster) -> None:
 
 
 def test_another_authority_takes_over_without_a_restart(secured: SecuredCluster, tmp_path: Path) -> None:
-    """First its certificates are trusted beside the old ones, then brokers have certificates of it,
-    then the old ones are trusted no more.
+    """First brokers trust its certificates beside the old ones, then they have certificates of it,
+    then a client trusts it alone.
     """
     cluster, old = secured.cluster, secured.authority
     create_topic(secured, "renewals")

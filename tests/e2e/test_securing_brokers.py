@@ -1,5 +1,5 @@
 """Brokers that run without logins or TLS among themselves get them, one restart after the other,
-while a producer continues, and lose them again.
+and lose them again. Records are produced after each restart.
 """
 
 from dataclasses import replace

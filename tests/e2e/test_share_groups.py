@@ -1,4 +1,4 @@
-"""Share groups on three brokers, of which one after the other is killed."""
+"""Share groups on three brokers, of which two are killed, one after the other."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""A Topic with a lake, in one line of its YAML: its records are in an Iceberg table."""
+"""A Topic with the field `lake`: its records are in an Iceberg table."""
 
 from __future__ import annotations
 

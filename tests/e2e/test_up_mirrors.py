@@ -105,7 +105,7 @@ def test_old_source_fails_back_and_takes_over_again(up: UpProcess) -> None:
     assert not any("Traceback" in line for line in up.lines)
 
 
-def test_unsupported_fields_are_reported(up: UpProcess) -> None:
+def test_groups_with_appended_offsets_are_reported(up: UpProcess) -> None:
     up.write_resources(
         cluster("copy", up.port),
         cluster("origin", up.port + 1),

@@ -27,8 +27,9 @@ def read(up: UpProcess, cluster: str, *arguments: str) -> str:
 
 
 def read_records(up: UpProcess, cluster: str, topic: str) -> str:
-    """Records of a topic, read by the operator's login. That may read none, but may set rules: one
-    that gives it more is a line of the audit log.
+    """Records of a topic, read by the operator's login; empty while the topic has none. This login
+    may read no topic, but may create rules: here it creates one for itself, which the audit log
+    has to show, and removes it again.
     """
     consume = ("consume", topic, "--from", "beginning", "--exit", *login_options(up, cluster))
     refused = up.run_ottla(*consume)

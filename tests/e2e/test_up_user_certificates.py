@@ -131,7 +131,7 @@ def test_a_certificate_is_renewed_while_the_one_before_stays_valid(up: UpProcess
     assert up.stop() == 0
 
 
-def test_a_user_whose_name_a_mapping_rule_makes_and_one_that_no_rule_matches(up: UpProcess) -> None:
+def test_mapping_rules_make_user_names_and_a_user_that_none_matches_is_reported(up: UpProcess) -> None:
     rules = {"config": {"ssl.principal.mapping.rules": "RULE:^CN=([a-z]+)$/$1/"}}
     up.write_resources(
         cluster(up, **rules), topic("orders"), user(acls=RULES), user("other", userName="Other", acls=[])

@@ -35,8 +35,8 @@ class NamespaceClient:
         return self.api.request("PATCH", self.path(PLURALS[kind], name), {"spec": spec})
 
     def run_pod(self, name: str, container: Json, *, pod_spec: Json, labels: Mapping[str, str]) -> tuple[bool, str]:
-        """Runs a pod with one container to its end and deletes it. Returns if it succeeded, and the
-        container's log.
+        """Runs a pod with one container to its end and deletes it. Returns whether it succeeded,
+        and the log of the container.
         """
         pods = f"/api/v1/namespaces/{self.namespace}/pods"
         spec = {**pod_spec, "restartPolicy": "Never", "containers": [container]}

@@ -37,7 +37,8 @@ def build() -> Path:
 def enforce_network_policies(node: Node, plane: ControlPlane) -> Iterator[None]:
     """Enforces NetworkPolicies on the node inside the block.
 
-    Afterwards the rules are removed, because nobody would add the pods that start later to them.
+    Afterwards the rules are removed, because no process would update them for pods that start
+    later.
     """
     program = cache_folder() / NAME
     if not program.exists():
@@ -60,7 +61,9 @@ def enforce_network_policies(node: Node, plane: ControlPlane) -> Iterator[None]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Debian's iptables is a set of names for one program, which its installation makes."""
+    """The environment of kube-router. Creates links to the one program that `iptables` and its
+    other names run, as the installation of Debian's package would.
+    """
     packages = ensure_unpacked()
     names = folder / "iptables"
     names.mkdir(exist_ok=True)

@@ -92,7 +92,7 @@ def spec_of(oidc: OidcServer) -> Json:
 
 
 def check_that_secrets_are_required(cluster: ManagedCluster, oidc: OidcServer) -> None:
-    """The Cluster is Stalled and has no pods until both Secrets exist; then they do."""
+    """Asserts that the Cluster is Stalled without pods until both Secrets exist. Creates them."""
 
     def is_stalled_by(problem: str) -> bool:
         condition = cluster.resources.condition("Cluster", NAME, "Stalled")

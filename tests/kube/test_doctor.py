@@ -18,7 +18,7 @@ def examine_kubernetes(plane: ControlPlane) -> dict[str, str]:
     return {it["subject"]: it["observed"] for it in json.loads(done.stdout) if it["area"] == "kubernetes"}
 
 
-def test_definitions_and_the_operator_are_examined(plane: ControlPlane) -> None:
+def test_crds_and_the_operator_are_reported_as_installed_or_not(plane: ControlPlane) -> None:
     before = examine_kubernetes(plane)
     assert (before["CRD of Cluster"], before["operator"]) == ("not installed", "not installed")
     install_crds(plane.admin)
@@ -26,7 +26,7 @@ def test_definitions_and_the_operator_are_examined(plane: ControlPlane) -> None:
     assert {observed for subject, observed in after.items() if subject.startswith("CRD of")} == {"installed"}, after
 
 
-def test_rights_of_the_operators_account_are_examined(plane: ControlPlane) -> None:
+def test_missing_rights_of_the_operators_account_are_reported(plane: ControlPlane) -> None:
     install_crds(plane.admin)
     path, labels = "/apis/apps/v1/namespaces/default/deployments", {**OPERATOR}
     pod = {"serviceAccountName": "powerless", "containers": [{"name": "operator", "image": "none"}]}

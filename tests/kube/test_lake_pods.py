@@ -178,7 +178,7 @@ def produce(bootstrap: str, rows: list[tuple[int, str]]) -> None:
 
 
 def read_rows(rest_catalog: str, store: S3Server) -> Counter[tuple[Any, ...]]:
-    """The rows of the table in the REST catalog by their number; empty before it exists."""
+    """The rows in the REST catalog's table, and how often each occurs; empty before it exists."""
     credential = SECRETS["rest"]["credential"]
     lake = RestCatalog("rest", uri=rest_catalog, credential=credential, **store.iceberg_properties())
     try:
@@ -189,7 +189,7 @@ def read_rows(rest_catalog: str, store: S3Server) -> Counter[tuple[Any, ...]]:
 
 
 def read_sums(database: PostgreSQL, store: S3Server) -> Counter[tuple[Any, ...]]:
-    """The same of the table in the catalog of PostgreSQL, from the file that it names."""
+    """The same of the table in PostgreSQL's catalog, by the metadata file that this names."""
     if database.run("SELECT to_regclass('iceberg_tables') IS NOT NULL") != [("t",)]:
         return Counter()
     found = database.run("SELECT metadata_location FROM iceberg_tables WHERE table_name = 'sums'")

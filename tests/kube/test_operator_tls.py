@@ -97,7 +97,7 @@ def tls_cluster(
 
 
 def check_that_a_valid_secret_is_required(tls_cluster: TlsCluster, first: Path) -> None:
-    """The Cluster is Stalled and has no pods until its Secret is complete; then write it."""
+    """Asserts that the Cluster is Stalled without pods until its Secret is complete. Writes it."""
 
     def stalled() -> str:
         condition = tls_cluster.cluster.resources.condition("Cluster", NAME, "Stalled")

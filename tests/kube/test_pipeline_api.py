@@ -172,7 +172,9 @@ def test_a_pipeline_is_suspended_resumed_and_finishes(
 def test_a_topic_with_a_lake_has_a_pipeline_and_its_lag(
     resources: NamespaceClient, operator: OperatorProcess, driver: FakeDriver, broker: BrokerProcess
 ) -> None:
-    """Until the field is removed. Kubernetes' garbage collector does not run here."""
+    """The Pipeline is deleted when the field is removed. Kubernetes' garbage collector does not run
+    here.
+    """
     rest = {"type": "rest", "uri": "http://catalog:8181"}
     lake = {"iceberg": {"table": "lake.air.flights", "catalog": rest}, "interval": "1s"}
     resources.create("Topic", "flights", {"clusterRef": {"name": "demo"}, "partitions": 2, "lake": lake})

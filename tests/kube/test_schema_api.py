@@ -42,7 +42,7 @@ def registry(broker: BrokerProcess) -> SchemaRegistryClient:
 
 
 def create_config_map(resources: NamespaceClient, text: str) -> str:
-    """Creates or replaces it, and returns its path."""
+    """Creates the ConfigMap `schemas`, and returns its path."""
     path = f"/api/v1/namespaces/{resources.namespace}/configmaps"
     resources.api.request("POST", path, {"metadata": {"name": "schemas"}, "data": {"order.avsc": text}})
     return f"{path}/schemas"

@@ -29,7 +29,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A consumed record. `key`: as text, with � for bytes that are none."""
+    """A consumed record. `key`: as text, with � for bytes that are not UTF-8."""
 
     key: str | None
     value: bytes

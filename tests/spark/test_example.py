@@ -52,7 +52,7 @@ def record_counts(topics: Topics) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_loader_prints_every_record(record_counts: dict[str, int]) -> None:
+def test_loader_yields_the_declared_number_of_records_of_each_topic(record_counts: dict[str, int]) -> None:
     assert record_counts == load.RECORDS
 
 

@@ -130,7 +130,7 @@ def test_table_of_a_topic_is_compacted_and_its_rows_are_those_of_every_reader(pi
     assert rows.where("record_timestamp >= timestamp'1970-01-03 00:00:00Z'").count() == batches
 
 
-def test_errors_name_the_table(pipeline: Runner, topics: Topics) -> None:
+def test_errors_name_the_sink_and_its_table_or_catalog(pipeline: Runner, topics: Topics) -> None:
     topics.create("lake-wrong-in")
     topics.write("lake-wrong-in", {"id": 1, "city": "A"})
     spec = {

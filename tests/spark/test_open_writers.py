@@ -47,7 +47,7 @@ def sink(topics: Topics, request: pytest.FixtureRequest) -> TransactionalSink:
     return TransactionalSink(name, f"{name}.sink", {"bootstrap.servers": topics.address})
 
 
-def test_producer_writes_one_batch_after_the_other(
+def test_producer_stays_open_only_for_the_next_batch_of_its_checkpoint(
     topics: Topics, sink: TransactionalSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = Process(sink, monkeypatch)

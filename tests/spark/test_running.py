@@ -1,5 +1,5 @@
-"""Pipelines on a real broker while they run: stops, lag, tables, joins. They share one JVM, and a
-few hundred records.
+"""Pipelines on a real broker while they run: stops, lag, tables, joins. They share one JVM, and
+each has at most a few hundred records.
 """
 
 from __future__ import annotations

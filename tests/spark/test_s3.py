@@ -1,4 +1,6 @@
-"""Sinks and checkpoints on an S3-compatible store, read back by PyArrow and PyIceberg."""
+"""Sinks and checkpoints on an S3-compatible store, read back by PyArrow, PyIceberg, DuckDB and
+delta-rs.
+"""
 
 from __future__ import annotations
 

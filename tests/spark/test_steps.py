@@ -23,7 +23,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 
 class Visits(StatefulProcessor):
-    """Counts the rows of a city. B is closed when the watermark has passed its last row."""
+    """Counts the rows of a city. B is closed when the watermark advances after it."""
 
     def init(self, handle):
         self.handle = handle
@@ -128,7 +128,7 @@ def test_class_keeps_state_of_two_streams_with_timers_and_a_function_receives_it
     assert sorted(rows) == [("A", 2, False), ("A", 4, False), *[("B", 1, False)] * 2, *[("B", 1, True)] * 2]
 
 
-def test_cases_and_validation_run_union_and_state(tmp_path: Path) -> None:
+def test_cases_run_union_and_state_and_validation_names_what_is_invalid(tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(STEPS)
     case = tmp_path / "cases" / "two-streams"
     for folder in ("given", "expect"):

@@ -149,8 +149,8 @@ def compute_views(
 
 
 def run_case(spark: SparkSession, pipeline: PipelineDefinition, case: Path) -> list[str]:
-    """Differences between the expected and the actual rows of a case, in lines. Raises
-    PipelineError if a file of the case cannot be used.
+    """Differences between the expected and the actual rows of a case, in lines; an error of Spark
+    is such a line too. Raises PipelineError if a file of the case cannot be used.
     """
     given = {}
     for file in sorted((case / "given").glob("*.jsonl")):

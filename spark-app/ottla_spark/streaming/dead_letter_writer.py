@@ -6,8 +6,8 @@ written as dead letters. The file `letters.json` beside the checkpoint has the o
 partition up to which records were searched. A process that was killed between a batch and its dead
 letters searches again from there, so dead letters are written at least once.
 
-Records of tables are searched after batches, at most every ten seconds, whether or not these join
-them.
+Records of tables are searched after each query's first batch, then after batches at most every ten
+seconds, and when the pipeline ends, even if no batch joins them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decodes records in the schema registry's framing to columns, and encodes rows as such records, in
 executors. Avro, Protobuf and JSON have modules of their own.
 
-Each process asks the registry for a writer's schema once.
+Each process asks the registry once for a writer's schema that it can use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ EncodeRow = Callable[[Any], bytes]
 """A row as a framed record. Raises ValueError with the reason."""
 
 _RETRY_UNKNOWN_S: Final = 10.0
-"""A schema that the registry did not have is asked for again after this time."""
+"""Time after which the registry is asked again for a schema that it did not have, or with which
+records could not be read."""
 
 
 @dataclass(slots=True)

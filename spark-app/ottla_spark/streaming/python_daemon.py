@@ -1,4 +1,4 @@
-"""Starts the Python processes of executors, in place of PySpark's daemon, and calls it.
+"""The daemon that starts the Python processes of executors: PySpark's own, with three changes.
 
 A task in Python waits for three things of PySpark that it does not need:
 

@@ -1,9 +1,9 @@
 """The streaming queries of a pipeline: one for each sink, started, monitored and stopped.
 
-Spark's `stop()` aborts the batch in flight, whose work is then repeated and, for topics, written
-twice. So a pipeline that is stopped lets batches complete: the next batch is refused before it
-writes anything, and a query between batches is stopped directly. After `spec.stop.graceful`,
-batches are aborted.
+Spark's `stop()` aborts the batch in flight, whose work is then repeated and, for topics without
+transactions, written twice. So a pipeline that is stopped lets batches complete: the next batch is
+refused before it writes anything, and a query between batches is stopped directly. After
+`spec.stop.graceful`, batches are aborted.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A batch refreshes the table after its records were chosen: it reads what the topic has since the
 last version. So a record sees the rows that were written before it. All scans of a batch read one
 version. A batch that runs again reads a newer version, which is complete too. Of a large table, a
-batch reads the rows of its keys only where its plan allows that: see `key_lookups`.
+batch reads only the rows of its keys if its plan allows that: see `key_lookups`.
 
 The file `table-<source>.json` beside the checkpoint has the current version. The version's files
 are written before it, and deleted when neither it nor a running batch needs them. A process that

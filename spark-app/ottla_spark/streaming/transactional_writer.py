@@ -41,9 +41,9 @@ from ottla_spark.streaming.transform import is_stateful
 from ottla_spark.streaming.writer_processes import collect_in_own_processes
 
 FEW_ROWS: Final = 30_000
-"""One writer alone writes a batch that follows one of at most so many rows. One process writes them
-in 0.3 s. With several writers, Spark runs a writer half the time in a process that has no open
-producer for it.
+"""One writer alone writes a batch that follows one of at most so many rows, or a third of them if
+that batch had several writers. One process writes them in 0.3 s. With several writers, Spark runs a
+writer half the time in a process that has no open producer for it.
 """
 _PARTITION: Final = ("_topic", "_partition")
 _OFFSET: Final = "_offset"

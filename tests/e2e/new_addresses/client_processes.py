@@ -46,7 +46,9 @@ class ClientProcesses:
         return len(self.ends) == PARTITIONS
 
     def count_joining_members(self) -> int:
-        """Number of librdkafka's members that have sent JoinGroup."""
+        """How often librdkafka's members have sent JoinGroup: the number of members, unless one has
+        joined again.
+        """
         return sum(output.with_suffix(".log").read_bytes().count(JOINING) for output in self.outputs)
 
     def has_reached(self, ends: dict[int, int]) -> bool:

@@ -1,8 +1,8 @@
 """Faults of brokers: one function for each kind, which injects it, waits, and removes it.
 
 No fault may lose an acknowledged record with default settings. A killed process loses no page
-cache, so any number of brokers may be killed. A disk is wiped of one broker only, while all others
-are in sync and have no fault.
+cache, so any number of brokers may be killed. Only one broker's disk is wiped, while all others are
+in sync and have no fault.
 """
 
 import shutil

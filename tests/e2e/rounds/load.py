@@ -254,7 +254,7 @@ def read_all_records(bootstrap: str, topic: str, partitions: int) -> dict[TopicP
 
 def committed_offsets(bootstrap: str, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """Committed offsets of a group, of the partitions that have one. Tries again if the coordinator
-    has just moved, which librdkafka repeats for 0.3 s only.
+    has just moved, because librdkafka itself gives up after 0.3 s.
     """
     consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group} | CLIENT_CONFIG)
 

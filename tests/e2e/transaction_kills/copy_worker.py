@@ -13,8 +13,8 @@ from aiokafka.errors import KafkaError
 
 class CopyWorker:
     """Copies `source` to `target`, some records in a transaction with the group's offsets. After an
-    error that ends a producer it begins again as a new instance. It is aiokafka's: librdkafka 2.16
-    waits forever for a group coordinator that has left the metadata.
+    error it begins again with a new producer and consumer. They are aiokafka's, because librdkafka
+    2.16 waits forever for a group coordinator that has left the metadata.
     """
 
     def __init__(self, bootstrap: str, source: str, target: str) -> None:

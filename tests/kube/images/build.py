@@ -82,8 +82,9 @@ def own_size(name: str) -> int:
 
 
 def build_archive(name: str) -> Path:
-    """Builds the image and returns its OCI archive, which is rewritten only when a layer
-    changed."""
+    """Builds the image and returns its OCI archive, which is written only if none has the same
+    layers and configuration.
+    """
     built = build_image(name)
     folder = cache_folder() / "archives"
     folder.mkdir(parents=True, exist_ok=True)
