@@ -1,7 +1,8 @@
 """The load of `ottla bench`: what it writes, reads and times, by the connections of one client.
 
-Records are encoded once: the command sends the same batch again and again, so that the brokers are
-measured rather than Python's encoding. One request of each partition is in flight at a time.
+The phase produce encodes one batch and sends it again and again, so that the brokers are measured
+rather than Python's encoding. At most one Produce and one Fetch request of a partition are in
+flight at a time.
 """
 
 import asyncio

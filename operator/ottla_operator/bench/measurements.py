@@ -15,8 +15,9 @@ SUMMARY_QUANTILES: Final = (("p50Ms", 0.5), ("p95Ms", 0.95), ("p99Ms", 0.99), ("
 
 @dataclass(slots=True)
 class Throughput:
-    """Records and bytes of one phase. `by_interval`: bytes in each interval. `cpu_s`: CPU time of
-    this command."""
+    """Records and bytes of one phase: bytes of values that were produced, or of batches that were
+    consumed. `by_interval`: bytes in each interval. `cpu_s`: CPU time of this command.
+    """
 
     seconds: float = 0.0
     records: int = 0

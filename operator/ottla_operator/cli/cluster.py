@@ -100,7 +100,8 @@ def health(
 ) -> None:
     """Check the health of all partitions.
 
-    Exits with 1 if a partition has no leader or a replica is not in sync.
+    Exits with 1 if a partition has no leader or a replica is not in sync. A replica that a
+    reassignment adds need not be in sync.
     """
 
     async def work(client: KafkaClient) -> tuple[int, list[dict[str, Any]]]:

@@ -59,7 +59,10 @@ def describe(
         if group.state == "Dead":
             group = await streams_groups.describe_streams_group(client, name) or group
         if group.state == "Dead" and not committed:
-            raise KafkaError(ErrorCode.group_id_not_found, f"there is no group {name!r}")
+            raise KafkaError(
+                ErrorCode.group_id_not_found,
+                f"there is no classic, consumer or streams group {name!r}; for a share group: ottla share",
+            )
         found = await topics.describe_topics(client, {topic for topic, _ in committed})
         ends = await offsets.list_offsets(client, found.values(), LATEST_TIMESTAMP)
         return _group_document(group, committed, ends)

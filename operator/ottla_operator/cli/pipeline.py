@@ -1,4 +1,6 @@
-"""`ottla pipeline`. The work is done by `python -m ottla_spark`, which needs Java and PySpark."""
+"""`ottla pipeline`. `diff` compares specs itself. The work of the other commands is done by
+`python -m ottla_spark`, which needs Java and PySpark.
+"""
 
 import os
 import sys

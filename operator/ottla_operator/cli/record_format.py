@@ -102,7 +102,7 @@ def value_reader(
 
 def record_to_json(topic: str, partition: int, record: Record) -> str:
     """A line that `ottla produce --lines` accepts. Bytes that are not UTF-8 become replacement
-    characters.
+    characters. Of headers with the same key, only the last is kept.
     """
     shown: dict[str, Any] = {
         "topic": topic,
@@ -126,8 +126,9 @@ def decode_text(data: bytes | None) -> str | None:
 
 
 def _json_or_text(data: bytes | None) -> Any:
-    """Objects and lists as JSON, whose white space may change. Everything else, numbers too, as
-    text, so that parsing restores the same bytes.
+    """Objects and lists as JSON: white space and the form of numbers may change, and of fields with
+    the same name only the last is kept. Everything else, numbers too, as text, so that parsing
+    restores the same bytes.
     """
     if data is None:
         return None

@@ -1,9 +1,9 @@
 """`ottla produce --resume` and `--if-empty`: skip the records that an earlier run has written.
 
 A partition gets the records of its lines in order, so its log end offset is the number of its lines
-to skip, as long as each line goes to the same partition again. Records that were deleted since
-count. For keys that means the same number of partitions, even if the topic has more by now;
-PartitionCounts remembers that number.
+to skip, as long as each line goes to the same partition again. Records that have been deleted since
+are counted too. For keys that means the same number of partitions, even if the topic has more by
+now; PartitionCounts remembers that number.
 """
 
 import json

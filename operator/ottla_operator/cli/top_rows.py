@@ -155,7 +155,7 @@ def group_rows(rates: Rates) -> list[Row]:
 
 
 def pipeline_rows(sample: ClusterSample) -> list[Row]:
-    """`reportedAgo`: seconds since the operator last reported the pipeline."""
+    """`reportedAgo`: seconds since the operator or `ottla up` last reported the pipeline."""
     return [
         {
             "pipeline": name,

@@ -49,7 +49,7 @@ HELP: Final = (
 )
 UP, DOWN, ENTER, ESCAPE, BACKSPACE = "up", "down", "enter", "escape", "backspace"
 RESERVED_LINES: Final = 5
-"""Health, the keys, and the heading of the table."""
+"""Health and an empty line, title and heading of the table, and the keys."""
 
 
 @dataclass(frozen=True, slots=True)

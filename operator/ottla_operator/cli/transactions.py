@@ -152,7 +152,8 @@ def find_hanging(
         typer.Option(
             "--older-than",
             metavar="DURATION",
-            help="Only transactions without a record for this long: at least the brokers' transaction.max.timeout.ms.",
+            help="Only transactions without a record for this long. Give at least the brokers' "
+            "transaction.max.timeout.ms.",
         ),
     ] = "15m",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -28,7 +28,8 @@ def up(
         Path | None, typer.Option(help="Folder for data and logs. Default: .ottla.", envvar="OTTLA_HOME")
     ] = None,
     load: Annotated[
-        bool, typer.Option(help="Run load.py beside the YAML and produce the JSON lines that it prints.")
+        bool,
+        typer.Option(help="Run load.py, or load-CLUSTER.py, beside the YAML and produce the JSON lines it prints."),
     ] = True,
 ) -> None:
     """Run the resources in YAML files on this machine until Ctrl-C.

@@ -106,7 +106,7 @@ def find_partition_problems(
 async def list_partition_states(client: KafkaClient) -> list[PartitionState]:
     """ISR of every partition and of the metadata log, from which a rolling restart is planned.
 
-    Raises KafkaError while there is no controller.
+    Raises KafkaError or Unreachable while there is no controller.
     """
     topics = await list_topics(client)
     min_isr = await configs.describe_min_isr(client, [topic.name for topic in topics])

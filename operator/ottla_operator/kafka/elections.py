@@ -79,7 +79,7 @@ async def elect_leaders(
 
 async def elect_preferred_leaders(client: KafkaClient, partitions: Iterable[TopicPartition]) -> None:
     """Elects preferred leaders where they are in sync. Elsewhere the controller's leader balancing
-    does it later.
+    does it later, unless auto.leader.rebalance.enable is false.
     """
     election = elect_leaders(client, ElectionType.preferred, partitions)
     await none_on_error(election, ErrorCode.unknown_topic_or_partition, ErrorCode.unsupported_version)

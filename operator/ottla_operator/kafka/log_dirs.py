@@ -1,5 +1,5 @@
-"""Size of replicas on the brokers' disks (DescribeLogDirs). Brokers that do not respond are
-omitted.
+"""Size of replicas on the brokers' disks (DescribeLogDirs). Brokers that do not respond and log
+directories that have failed are omitted.
 """
 
 import asyncio

@@ -102,8 +102,8 @@ class ReassignmentProgress:
     """Progress of the reassignment of `partitions` partitions.
 
     `unfinished`: number of partitions that are still being reassigned. `copied_bytes`,
-    `total_bytes`: of those. `misplaced`: partitions that do not have the target replicas; empty
-    while any is being reassigned.
+    `total_bytes`: of those. `misplaced`: existing partitions that do not have the target
+    replicas; empty while any is being reassigned.
     """
 
     partitions: int

@@ -38,7 +38,7 @@ Login = Callable[[], kopf.ConnectionInfo]
 
 class ApiError(PlatformError):
     """The API server refused a request. `status`: HTTP status; 0 without a response, or if the
-    response is not JSON.
+    response to a successful request is not JSON.
     """
 
     def __init__(self, status: int, message: str) -> None:

@@ -53,7 +53,7 @@ TERMINATING_RETRY_S: Final = 0.5
 WAIT_S: Final = 2.0
 MAX_ANNOTATION_LENGTH: Final = 64 * 1024  # all annotations of an object together have 256 KiB
 UNUSED_CONFIG_TTL: Final = datetime.timedelta(minutes=1)
-"""A pod may just be starting with a ConfigMap that was replaced."""
+"""Age below which no ConfigMap is deleted: a pod may just be starting with it."""
 
 
 class _SecretCertificates(NamedTuple):
@@ -290,8 +290,8 @@ class PodBrokerSet:
         await update_login(self._platform.api, self._cluster, self._observed, self.login, login)
 
     async def finish(self, *, can_spare_a_broker: bool) -> None:
-        """Deletes Services of brokers and listeners that were removed and, after UNUSED_CONFIG_TTL,
-        ConfigMaps that no pod uses. Sets how many brokers may be evicted.
+        """Deletes Services of brokers and listeners that were removed, and ConfigMaps that no pod
+        uses and that are older than UNUSED_CONFIG_TTL. Sets how many brokers may be evicted.
         """
         for name, service in self._observed.services.items():
             if ("Service", name) not in self._needed:

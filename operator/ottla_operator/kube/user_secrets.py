@@ -16,8 +16,8 @@ from ottla_operator.resources.model import Json
 
 
 async def read_user_secret(api: ApiClient, namespace: str, name: str, user_uid: str) -> Contents:
-    """Empty if there is none, or only that of a deleted User of the same name. Raises Blocked if
-    the name is taken, SecretUnusable if the operator may not read it.
+    """Empty if there is none, or only that of another User. Raises Blocked if it belongs to no
+    User, SecretUnusable if the operator may not read it.
     """
     secret = await get_secret(api, namespace, name)
     if secret is None or not _check_owner(secret, user_uid):
@@ -26,8 +26,8 @@ async def read_user_secret(api: ApiClient, namespace: str, name: str, user_uid: 
 
 
 async def write_user_secret(api: ApiClient, user: Json, name: str, data: Contents) -> None:
-    """`user`: the User resource. Raises Blocked if the name is taken, or the API server rejects the
-    Secret; SecretUnusable if the operator may not read it.
+    """`user`: the User resource. Raises Blocked if the present Secret belongs to no User, or the
+    API server rejects the new one; SecretUnusable if the operator may not read it.
     """
     metadata = user["metadata"]
     live = await get_secret(api, metadata["namespace"], name)
@@ -46,8 +46,9 @@ async def write_user_secret(api: ApiClient, user: Json, name: str, data: Content
 
 
 def _check_owner(secret: Json, user_uid: str) -> bool:
-    """True if the Secret belongs to this User. False if it belongs to a deleted User of the same
-    name: Kubernetes is about to delete it too. Raises Blocked if it belongs to no User.
+    """True if the Secret belongs to this User. False if it belongs to another User, which is taken
+    for a deleted one of the same name: Kubernetes is about to delete its Secret too. Raises Blocked
+    if it belongs to no User.
     """
     name, owners = secret["metadata"]["name"], secret["metadata"].get("ownerReferences") or []
     users = [it for it in owners if it["kind"] == "User"]

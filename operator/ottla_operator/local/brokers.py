@@ -51,10 +51,11 @@ REGISTRY_FILE: Final = "registry"
 
 class BrokerProcess:
     """One broker's process. `plan`: settings and ports of its next start. `started_with`: settings
-    of the current or last process; None if these are unknown. `restart_at`: the last `restartAt`
-    that has passed; `started_after`: the one that the process was started after. `console`,
-    `registry`: host:port where the running process serves them; empty without one. `on_status`:
-    called with every change."""
+    of the current or last process, or those of the plan before the first one; None if these are
+    unknown. `restart_at`: the last `restartAt` that has passed; `started_after`: the one that the
+    process was started after. `console`, `registry`: host:port where the running process serves
+    them; empty without one. `on_status`: called with every change.
+    """
 
     def __init__(self, plan: BrokerProcessPlan, folder: Path, on_status: Callable[[ProcessStatus], None]) -> None:
         self.plan = plan

@@ -93,7 +93,9 @@ class Document:
 
 
 def find_files(inputs: Iterable[Path]) -> list[Path]:
-    """Files as given, and those of folders, without subfolders. Raises InvalidFiles."""
+    """Files as given, and the YAML and JSON files of folders, without subfolders. Raises
+    InvalidFiles, also for a folder without a YAML file.
+    """
     found: list[Path] = []
     problems: list[str] = []
     for path in inputs:
@@ -214,8 +216,8 @@ def _setting_problems(cluster: Cluster) -> list[validation.Problem]:
 
 
 def _is_foreign(data: Json) -> bool:
-    """True for an object of another API group, such as a Namespace, and for data that is not a
-    resource.
+    """True for an object of another API group, such as a Namespace. False for data that is not an
+    object with `apiVersion` and `kind`, which `validate_resource` refuses.
     """
     if not isinstance(data, dict) or secrets.is_secret(data):
         return False

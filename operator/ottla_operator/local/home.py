@@ -18,8 +18,10 @@
 .ottla/<cluster>/users/<name>/           for a user's clients: password, client.properties, …
 .ottla/<cluster>/loaded-<hash>.json      of a load script: what it has loaded; also its `limit-…`
                                          and, for each topic, its `partitions-…`
-.ottla/<cluster>/pipelines/<name>/       checkpoint, progress.jsonl, process.json, output.log
-.ottla/<cluster>/pipelines/<name>/secrets/  Secrets of its sinks
+.ottla/<cluster>/pipelines/<name>/       checkpoint, progress.jsonl, process.json, output.log; also
+                                         `released` once its topics may be read, and pipeline.json
+                                         with the Pipeline of a Topic's lake
+.ottla/<cluster>/pipelines/<name>/secrets/  Secrets of its sinks and object stores
 """
 
 import fcntl

@@ -15,7 +15,8 @@ NAMES: Final = (HOST, "::1", "localhost")
 
 def maintain_certificate_files(home: Home, cluster: Cluster) -> ClusterCertificates:
     """Creates missing certificates, renews those that are due and writes all changed files, the
-    authority's before the brokers'. Brokers reload changed files. Raises SecretUnusable.
+    authority's before the brokers'. Brokers reload changed files. Deletes the files of expired
+    authorities. Raises SecretUnusable.
     """
     authority, brokers = home.authority(cluster.name), home.internal_certificates(cluster.name)
     stored = read_texts(authority)

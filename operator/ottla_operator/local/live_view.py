@@ -12,7 +12,7 @@ MessageKind = Literal["info", "success", "warning", "error"]
 
 
 class State(Enum):
-    """The state of a process, topic or mirror. The value is shown to users."""
+    """The state of a process, topic, schema, mirror or load. The value is shown to users."""
 
     waiting = "waiting"
     starting = "starting"

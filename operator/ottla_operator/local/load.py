@@ -110,8 +110,8 @@ class LoadScript:
             return None
 
     async def _run_processes(self) -> tuple[int, str]:
-        """Runs `script | ottla produce` in its own process group. Returns the first exit code that
-        is not 0, and the last line of that process.
+        """Runs `script | ottla produce` in its own process group. Returns the exit code and the
+        last line of `ottla produce`; those of the script if only the script failed.
         """
         reader, writer = os.pipe()
         environment = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap}

@@ -128,7 +128,7 @@ class PipelineProcess:
 
     @property
     def secrets(self) -> Path:
-        """Folder of the sinks' Secrets."""
+        """Folder of the Secrets of sinks and object stores."""
         return self.folder / "secrets"
 
     @property
@@ -326,7 +326,8 @@ class PipelineProcesses:
         secrets: Mapping[str, ObservedSecret],
     ) -> ProcessLaunch:
         """See `Platform.plan_launch`. `secrets`: those of the files, by name. A driver reads the
-        files of its sinks' Secrets for each batch.
+        Secrets of JDBC sinks for each batch, and those of catalogs and object stores when it
+        starts.
         """
         is_suspended = pipeline.spec.state == "suspended"
         if not is_suspended and (missing := find_missing_prerequisite()) is not None:
@@ -336,7 +337,7 @@ class PipelineProcesses:
         process = PipelineProcess(pipeline, document, folder, connection, self.view, on_change)
         for name in pipeline.secrets:
             if name not in secrets:
-                message = f"a sink needs Secret {name}, which is in none of the files"
+                message = f"a sink or object store needs Secret {name}, which is in none of the files"
                 raise Blocked(Stalled("CredentialsUnusable", message))
             write_user_secret(process.secrets / name, secrets[name].values)
         return ProcessLaunch(self, process, is_suspended)

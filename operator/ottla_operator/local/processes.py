@@ -70,8 +70,8 @@ class Process:
         return code
 
     async def stop(self, timeout_s: float) -> bool:
-        """Sends SIGTERM, and after the timeout SIGKILL to its session. True if it exited before
-        SIGKILL.
+        """Sends SIGTERM, and after the timeout SIGKILL to its process group. True if it exited
+        before SIGKILL.
         """
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)

@@ -14,7 +14,7 @@ from ottla_operator.resources.schema_resource import stored_subject_name
 from ottla_operator.resources.topic import stored_topic_name
 
 REPORT_WAITING_S: Final = 15.0
-"""A resource that is reconciling for this long for one reason is reported."""
+"""A resource that has been reconciling for this long with the same message is reported."""
 VOLATILE_REASONS: Final = ("Replicating", "FailingOver")
 """Reasons of Mirrors whose messages change all the time: only the reason is printed."""
 PIPELINE_STATES: Final = {

@@ -3,12 +3,12 @@ Pure.
 
 An authority has a successor long before it expires. The successor is trusted at once and issues
 certificates only when it has been trusted for OVERLAP of its lifetime, so that clients have read it
-by then. An authority is trusted until it expires.
+by then; earlier if the authority before it expires soon. An authority is trusted until it expires.
 
 Invariants: there is always an authority that is valid. A certificate is signed by an authority that
-has been trusted for the overlap, unless no other one was valid. A certificate is renewed after two
-thirds of its lifetime and does not outlive its authority. After a plan is carried out, planning
-again yields nothing.
+has been trusted for the overlap, or for half of the time that was left to the one before it, unless
+no other one was valid. A certificate is renewed after two thirds of its lifetime and does not
+outlive its authority. After a plan is carried out, planning again yields nothing.
 """
 
 from collections.abc import Collection

@@ -64,7 +64,7 @@ def _property(setting: Setting[object]) -> Json | None:
 
 
 def _forms(word: str) -> list[Json]:
-    """The schemas of a word in YAML, where it may be text, a boolean or a number."""
+    """The values that a word can be in YAML: text, a boolean or a number."""
     if word in ("true", "false"):
         return [word == "true", word, word.capitalize(), word.upper()]
     return [int(word), word] if word.lstrip("-").isdigit() else [word]

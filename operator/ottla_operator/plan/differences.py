@@ -77,8 +77,8 @@ def user_differences(desired: DesiredUser, observed: ObservedUser, *, has_acls: 
 def cluster_differences(
     cluster: Cluster, brokers: Collection[int], configs: Mapping[int, Mapping[str, str | None]]
 ) -> list[Difference]:
-    """`brokers`: ids of those that are registered. `configs`: by broker, its settings; None for a
-    value that brokers do not return, which is not compared.
+    """`brokers`: ids of those that are registered and not fenced. `configs`: by broker, its
+    settings; None for a value that brokers do not return, which is not compared.
     """
     found: list[Difference] = []
     if len(brokers) != cluster.spec.replicas:

@@ -88,7 +88,7 @@ class _Homes:
         return self._fitting[count]
 
     def _count_immovable(self, index: int) -> Counter[int | None]:
-        """Replicas on brokers that are not up, by cell."""
+        """Replicas on brokers that are neither targets nor leaving, by cell."""
         cells, leaving = self._request.cells, self._request.leaving
         replicas = self._request.partitions[index].replicas
         return Counter(cells.get(it) for it in replicas if it not in self._targets and it not in leaving)

@@ -133,8 +133,8 @@ do nothing that brokers do.
 
 
 def super_users(login: InterBrokerLogin) -> list[str]:
-    """The brokers' principals, as in Kafka: brokers hold everything and ask each other for it. Also
-    User:ANONYMOUS, unless all brokers log in.
+    """The brokers' principals, as in Kafka: brokers store all data and fetch it from each other.
+    Also User:ANONYMOUS, unless all brokers log in.
     """
     users = [f"User:{it}" for it in BROKER_USERS] if login else []
     return users if login is InterBrokerLogin.REQUIRED else [str(ANONYMOUS), *users]

@@ -76,7 +76,9 @@ class LoginSecret:
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> "LoginSecret | None":
-        """None if a password is missing. `values`: by the keys of the Secret."""
+        """None if a password is missing or too short, or the state of the rotation cannot be read.
+        `values`: by the keys of the Secret.
+        """
         try:
             state = json.loads(values.get(ROTATION) or "{}")
             is_second, step = bool(state.get("current", 0)), RotationStep(state.get("step", ""))

@@ -17,7 +17,7 @@ CONDITION_TYPES: Final = (
     ("TopicsReady", "Of a Pipeline: every topic that it reads exists, and every Topic of its topics is ready."),
     ("InSync", "Of a Mirror: the copies have every record of the source."),
     ("SchemasCopied", "Of a Mirror with `sync.schemas`: the target's registry has the source's schemas."),
-    ("FailoverSafe", "Of a Mirror: a failover now would lose no record that the source has."),
+    ("FailoverSafe", "Of a Mirror: a failover now would lose no record that was seen at the source."),
 )
 NOTHING: Final = "Nothing."
 
@@ -105,7 +105,7 @@ RECONCILING_REASONS: Final = (
     Reason(
         "CredentialsUnusable",
         "Mirror, Pipeline, User",
-        "A Secret is missing or unusable. A User is Stalled with this reason.",
+        "A Secret is missing or unusable. A User is Stalled with this reason, and with `ottla up` a Pipeline.",
         "Correct the Secret.",
     ),
     Reason("WaitingForUser", "Mirror, Pipeline", "The User that it connects as is not ready yet.", "See the User."),

@@ -69,7 +69,9 @@ OPERATOR_SETTINGS: Final[Mapping[str, str]] = {
         ("authorizer.class.name", "super.users", "restricted.super.users"), "it follows from spec.authorization"
     ),
 }
-"""Settings that the operator derives from the rest of the spec, and from what."""
+"""Settings that `spec.config` cannot have, and why. The operator derives most of them from the rest
+of the spec.
+"""
 
 
 @dataclass(frozen=True, slots=True)

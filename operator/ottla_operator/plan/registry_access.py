@@ -43,9 +43,9 @@ def registry_security(
     needs_login = listener.authentication == "SCRAM"
     if listener.authentication == "TLS" or (needs_login and not operator.uses_sasl):
         return (
-            f"the operator has no login for listener {listener.name} of Cluster {cluster.name}, which its schema "
-            "registry has: set spec.schemaRegistry.listener to one with authentication None, or to one with SCRAM "
-            "where every listener authenticates its clients"
+            f"the operator has no login for listener {listener.name} of Cluster {cluster.name}, whose authentication "
+            "holds for the schema registry: set spec.schemaRegistry.listener to one with authentication None, or to "
+            "one with SCRAM where every listener authenticates its clients"
         )
     if needs_login and not listener.tls and not is_loopback:
         return (

@@ -46,8 +46,8 @@ def update_records(
     records: Mapping[str, DeletionRecord], resources: Iterable[TopicResource], deleted: Mapping[str, bool]
 ) -> dict[str, DeletionRecord]:
     """Returns the records without those of resources whose current or last deletionPolicy is
-    Retain. `deleted`: uids of resources whose deletion a watch has shown → whether their last
-    policy was Delete.
+    Retain. Marks the records of resources whose deletion a watch has shown. `deleted`: uids of
+    resources whose deletion a watch has shown → whether their last policy was Delete.
     """
     policies = {it.uid: it.has_delete_policy for it in resources}
     return {

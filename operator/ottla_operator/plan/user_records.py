@@ -5,8 +5,9 @@ A finalizer would block the deletion of a User, and so of its namespace, while n
 Instead, the operator stores a record of each user before it creates the user on the brokers. When a
 record's resource no longer exists, the user is revoked, even if no operator ran at the deletion.
 
-Invariants: a user is revoked only if its resource certainly does not exist, or is being deleted. A
-user name that another resource owns now is not revoked. A resource is identified by its uid.
+Invariants: a user is revoked only if its resource certainly does not exist, is being deleted, or
+has another user name now. A user name that another resource owns now is not revoked. A resource is
+identified by its uid.
 """
 
 from collections.abc import Iterable, Mapping

@@ -37,8 +37,8 @@ class AppliedConfig:
 @dataclass(frozen=True, slots=True)
 class RestartStep:
     """`broker`: the broker that was restarted in this step, for `reason`; None if no broker is
-    outdated or may be restarted. `blocked_by`: partitions that need the outdated brokers now.
-    `waits_for_brokers`: brokers must become ready before the next step.
+    outdated, or none may be restarted now. `blocked_by`: partitions that need the outdated brokers
+    now. `waits_for_brokers`: brokers must become ready before the next step.
     """
 
     broker: int | None = None

@@ -324,7 +324,9 @@ class Cluster(Resource, frozen=True):
 
     @property
     def schema_registry_listener(self) -> str:
-        """The listener whose TLS and logins the registry has."""
+        """Name of the listener whose TLS and logins the registry has, in capitals as brokers name
+        it.
+        """
         registry = self.spec.schema_registry
         return (registry.listener if registry is not None and registry.listener else self.listeners[0].name).upper()
 

@@ -92,8 +92,8 @@ def format_time(seconds: float) -> str:
 
 
 def tenant_prefix(tenant: str | None) -> str:
-    """The prefix of the names of a tenant's topics, groups, transactional ids and users; empty
-    without a tenant.
+    """The prefix of the names of a tenant's topics, subjects, groups, transactional ids and users;
+    empty without a tenant.
     """
     return "" if tenant is None else f"{tenant}."
 

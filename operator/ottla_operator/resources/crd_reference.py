@@ -15,9 +15,9 @@ Reference of the kinds in `{API_VERSION}`, generated from the operator's types b
 `python -m ottla_operator.crd_files`. All kinds are namespaced and in the category `ottla`
 (`kubectl get ottla`). `ottla up` reads the same resources.
 
-The CRDs set no defaults: the API server stores what was applied, and the column *Default* says what applies to a
-field that is not set. Required fields are **bold**. Rules are validated by the API server (CEL), and by `ottla up`
-and the operator.
+The CRDs set no defaults in specs: the API server stores what was applied, and the column *Default* says what applies
+to a field that is not set. Required fields are **bold**. Rules are validated by the API server (CEL), and by
+`ottla up` and the operator.
 """
 _DEFAULT: Final = re.compile(r"\s*Defaults to (?P<default>.+)\.$")
 _ESCAPED_BAR: Final = r"\|"

@@ -65,7 +65,7 @@ class Sync(Model, frozen=True):
     acls: Annotated[
         bool | None,
         doc(
-            "Whether access rules for the names of mirrored topics are copied, without what allows to write, as by "
+            "Whether access rules for the names of mirrored topics are copied, without what allows writing, as by "
             "MirrorMaker 2. The mirror's user at the source needs Describe on the cluster. Defaults to false."
         ),
     ] = None
@@ -231,7 +231,9 @@ class Mirror(Resource, frozen=True):
 
     @property
     def topic_patterns(self) -> tuple[str, ...]:
-        """Patterns of the topics that are copied, that of the schemas among them."""
+        """Patterns of the topics that are copied. `sync.schemas` adds the topic of the schemas, or
+        excludes it if false.
+        """
         schemas = self.spec.sync.schemas if self.spec.sync is not None else None
         if schemas is None:
             return tuple(self.spec.topics)

@@ -50,7 +50,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     """An object in a resource: camelCase in YAML, snake_case in Python. Unknown fields are errors.
 
     Optional fields hold the default that applies when the resource leaves them out. The CRDs
-    declare no defaults, so the API server stores what was applied.
+    declare no defaults for them, so the API server stores what was applied.
     """
 
     rules: ClassVar[tuple[Rule | Transition, ...]] = ()

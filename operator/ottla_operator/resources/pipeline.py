@@ -84,7 +84,7 @@ class Volume(Model, frozen=True):
 
 
 class Checkpoint(Model, frozen=True):
-    """Location of the pipeline's offsets and state. `ottla up` chooses one unless path is set."""
+    """Location of offsets and state. `ottla up` chooses one unless path or s3 is set."""
 
     path: Annotated[
         Annotated[str, Meta(min_length=1, max_length=1024)] | None, doc("Folder or URL that Spark can write to.")

@@ -143,7 +143,7 @@ def test_secrets_of_sinks_are_files_that_only_the_owner_reads(tmp_path: Path, mo
     document, connection = Document(tmp_path / "hourly.yaml", data, {}), ProcessConnection("127.0.0.1:9092")
     with pytest.raises(Blocked) as blocked:
         processes.plan(Pipeline.parse(data), document, connection, {})
-    assert "a sink needs Secret db, which is in none of the files" in str(blocked.value)
+    assert "a sink or object store needs Secret db, which is in none of the files" in str(blocked.value)
     secret = ObservedSecret({"user": "me", "password": "secret"}, "1")
     launch = processes.plan(Pipeline.parse(data), document, connection, {"db": secret})
     password = launch.desired.secrets / "db" / "password"

@@ -107,8 +107,8 @@ def driver_container(pipeline: Pipeline, connection: BrokerConnection) -> Json:
 
 
 def driver_volumes(pipeline: Pipeline, config_map: str, connection: BrokerConnection) -> list[Json]:
-    """The volumes of the driver's pod, with its login and the sinks' Secrets: executors get these
-    with their tasks.
+    """The volumes of the driver's pod, with its login and the Secrets of sinks and object stores:
+    executors get these with their tasks.
     """
     items = [{"key": it, "path": it} for it in connection.keys]
     login = {"name": "login", "secret": {"secretName": connection.secret, "defaultMode": 0o440, "items": items}}

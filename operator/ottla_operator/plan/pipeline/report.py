@@ -62,7 +62,7 @@ def describe_step(step: Transform, known: list[str]) -> tuple[str, tuple[str, ..
 
 
 def describe_target(sink: Sink) -> str:
-    """Such as `iceberg lake.flights`. Without URLs, which may contain passwords."""
+    """Such as `iceberg lake.flights`. Without URLs of databases, which may contain passwords."""
     for kind in SINK_TARGETS:
         if (target := getattr(sink, kind)) is not None:
             table = "" if kind == "topic" else getattr(target, "table", "") or getattr(target, "path", "")

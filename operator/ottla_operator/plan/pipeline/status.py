@@ -226,8 +226,10 @@ def status_fields(
     replacement: Replacement | None = None,
 ) -> dict[str, Json]:
     """A Pipeline's status without its conditions. None: unknown, left out. Reported values stay
-    until another driver reports. `application`: name of the SparkApplication or Deployment.
-    `lag_records`: by the brokers, which know it while no driver runs, too."""
+    until another driver reports, except the rate and the lag in seconds. `application`: name of the
+    SparkApplication or Deployment. `lag_records`: by the brokers, which know it while no driver
+    runs, too.
+    """
     previous = resource.get("status") or {}
     is_same_spec = previous.get("observedGeneration") == resource["metadata"]["generation"]
     runner = run.runner
