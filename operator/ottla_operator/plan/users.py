@@ -15,6 +15,7 @@ from ottla_broker.security.scram import MECHANISMS, ScramMechanism
 from ottla_operator.certificates.client_certificate import NoPrincipal, principal_name
 from ottla_operator.formatting import format_count, format_list
 from ottla_operator.plan.acl_patterns import describe_entry
+from ottla_operator.plan.conditions import Stalled
 from ottla_operator.plan.inter_broker_login import RESERVED_USERS
 from ottla_operator.plan.owners import oldest_owners
 from ottla_operator.plan.stored_resource import StoredResource
@@ -179,3 +180,28 @@ class UserResource(StoredResource[User]):
 def user_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
     """User name → the resource that owns it, of several the oldest. Invalid ones own nothing."""
     return oldest_owners(resources, lambda it: it.user_name or None)
+
+
+def secret_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
+    """Name of a Secret → the resource whose credentials it has, of several the oldest. External
+    ones have no Secret.
+    """
+
+    def secret_of(resource: UserResource) -> str | None:
+        user = resource.parsed
+        return None if user is None or user.spec.authentication.type == "External" else user.secret_name
+
+    return oldest_owners(resources, secret_of)
+
+
+def find_obstacle(
+    resource: UserResource, owners: Mapping[str, UserResource], owners_of_secrets: Mapping[str, UserResource]
+) -> Stalled | None:
+    """Why the resource cannot be applied: it is invalid, or an older one has its user name or its
+    Secret.
+    """
+    conflict = resource.find_conflict(owners.get(resource.user_name), f"user name {resource.user_name}")
+    user = resource.parsed
+    if conflict is not None or user is None or user.spec.authentication.type == "External":
+        return conflict
+    return resource.find_conflict(owners_of_secrets.get(user.secret_name), f"Secret {user.secret_name}")

@@ -25,9 +25,11 @@ from ottla_operator.plan.users import (
     UserResource,
     describe_changes,
     desired_user,
+    find_obstacle,
     plan_user_changes,
     plan_user_removal,
     previous_credential_end,
+    secret_owners,
     user_owners,
 )
 from ottla_operator.reconcile.access_policies import Policies, read_policies
@@ -174,10 +176,11 @@ class UserReconciler:
         owners: Mapping[str, UserResource],
         observed: ObservedUsers,
     ) -> None:
+        owners_of_secrets = secret_owners(resources)
+
         async def prepare(it: UserResource) -> ClientCredentials | Readiness:
-            conflict = it.find_conflict(owners.get(it.user_name), f"user name {it.user_name}")
-            if conflict is not None:
-                return conflict
+            if (obstacle := find_obstacle(it, owners, owners_of_secrets)) is not None:
+                return obstacle
             try:
                 return await self.secrets.prepare(it, parsed, cluster)
             except Blocked as blocked:

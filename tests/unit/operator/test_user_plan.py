@@ -15,6 +15,7 @@ from ottla_broker.security.acls import AccessControlEntry, Permission
 from ottla_broker.security.authorizer import Operation, ResourceType
 from ottla_broker.security.scram import ScramMechanism
 from ottla_operator.plan.acl_patterns import describe_entry
+from ottla_operator.plan.conditions import Stalled
 from ottla_operator.plan.user_records import UserRecord, plan_revocations, resources_to_look_up
 from ottla_operator.plan.users import (
     DesiredUser,
@@ -23,9 +24,11 @@ from ottla_operator.plan.users import (
     UserResource,
     describe_changes,
     desired_user,
+    find_obstacle,
     plan_user_changes,
     plan_user_removal,
     previous_credential_end,
+    secret_owners,
     user_owners,
 )
 from ottla_operator.resources.user import User
@@ -169,6 +172,15 @@ def test_the_older_resource_owns_a_user_name() -> None:
 
 
 RECORDS = {"1": UserRecord("alice", "alice", "alice"), "2": UserRecord("bob", "bob", "bob")}
+
+
+def test_the_older_resource_owns_a_secret() -> None:
+    young = resource("a", "1", "2026-02-01T00:00:00Z", secretName="b")
+    old = resource("b", "2")
+    external = resource("c", "3", "2025-01-01T00:00:00Z", secretName="b", authentication={"type": "External"})
+    users = [young, old, external]
+    found = {it.name: find_obstacle(it, user_owners(users), secret_owners(users)) for it in users}
+    assert found == {"a": Stalled("NameConflict", "Secret b belongs to the older User b"), "b": None, "c": None}
 
 
 def test_users_are_revoked_whose_resources_surely_do_not_exist() -> None:
