@@ -114,7 +114,7 @@ class MessagePages:
                     await self._send_events(
                         page, topic, response, search.follow(process) if query.mode == "follow" else search.run(process)
                     )
-            except (PageError, KafkaError, TimeoutError) as reason:
+            except (PageError, KafkaError, OSError) as reason:  # also when the browser is gone: the write fails again
                 await response.write(encode_event({"error": str(reason) or "a broker does not respond in time"}))
             await response.write_eof()
         return response

@@ -320,7 +320,7 @@ class Controller:
         """
 
         def plan() -> Decision[range]:
-            random_start = (self._runtime.random.getrandbits(22) + 1) * PRODUCER_IDS_PER_CLUSTER
+            random_start = (self._runtime.random.getrandbits(22) or 1) * PRODUCER_IDS_PER_CLUSTER
             first = self._image.next_producer_id or random_start
             return [ProducerIdsRecord(first + PRODUCER_ID_BLOCK_SIZE)], range(first, first + PRODUCER_ID_BLOCK_SIZE)
 
