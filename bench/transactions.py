@@ -1,5 +1,5 @@
 """`python -m bench.transactions [LINE…]`: transactions on one broker, beside one Apache Kafka
-broker. The producer is librdkafka's, which uses transaction protocol 1.
+broker. The producer is librdkafka's, which uses transaction version 1.
 """
 
 import json

@@ -5,10 +5,10 @@ then applies. If it raises a KafkaError, the client gets the error and the state
 The coordinator allows one transition of an id in flight at a time. Another one in that time fails
 with its own error, or else with CONCURRENT_TRANSACTIONS.
 
-- Protocol 1: a producer keeps its epoch from transaction to transaction. A new instance, or the
-  coordinator that ends a transaction at its timeout, raises it.
-- Protocol 2 (`transaction.version=2`): each end of a transaction raises the epoch, so that a late
-  batch or marker cannot become part of the next transaction.
+- Transaction version 1: a producer keeps its epoch from transaction to transaction. A new instance,
+  or the coordinator that ends a transaction at its timeout, raises it.
+- Transaction version 2: each end of a transaction raises the epoch, so that a late batch or marker
+  cannot become part of the next transaction.
 - A producer never gets the largest epoch, so that the coordinator can always fence it with a larger
   one. When epochs are used up, the id gets a new producer id with epoch 0.
 - A transaction in PrepareCommit or PrepareAbort is decided: its outcome no longer changes, and a
