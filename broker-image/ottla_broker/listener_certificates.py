@@ -10,7 +10,6 @@ in use.
 import asyncio
 import logging
 import ssl
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -19,6 +18,7 @@ from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
 from ottla_broker.config import Listener, SettingError
 from ottla_broker.config.listener_security import inter_broker_security, listener_tls
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.wire.client_security import TLS_PROTOCOLS
 from ottla_broker.wire.listener_tls import ListenerTls, ServerCertificate, TlsConfigError
 
@@ -83,8 +83,7 @@ class ListenerCertificates:
 
     async def _run(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._has_changed.wait(), CHECK_INTERVAL_S)
+            await wait_for_event(self._has_changed, CHECK_INTERVAL_S)
             self._has_changed.clear()
             await self.reload_changed()
 

@@ -12,10 +12,11 @@ import logging
 import ssl
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
+
+from ottla_broker.event_timeout import wait_for_event
 
 logger = logging.getLogger(__name__)
 
@@ -111,9 +112,7 @@ class JsonWebKeySet:
             pause_s, self._is_fetching = self._retry_backoff_s, False
             self._fetched.set_result(None)
             self._fetched = self._loop.create_future()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._refresh_s):
-                    await self._fetch_ordered.wait()
+            await wait_for_event(self._fetch_ordered, self._refresh_s)
 
     async def wait_for_key(self, key_id: str) -> None:
         """Fetches the set at once if the key is unknown and the set was not fetched for it lately.
