@@ -183,15 +183,8 @@ def user_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
 
 
 def secret_owners(resources: Iterable[UserResource]) -> dict[str, UserResource]:
-    """Name of a Secret → the resource whose credentials it has, of several the oldest. External
-    ones have no Secret.
-    """
-
-    def secret_of(resource: UserResource) -> str | None:
-        user = resource.parsed
-        return None if user is None or user.spec.authentication.type == "External" else user.secret_name
-
-    return oldest_owners(resources, secret_of)
+    """Name of a Secret → the resource whose credentials it has, of several the oldest."""
+    return oldest_owners(resources, _find_secret_name)
 
 
 def find_obstacle(
@@ -201,7 +194,13 @@ def find_obstacle(
     Secret.
     """
     conflict = resource.find_conflict(owners.get(resource.user_name), f"user name {resource.user_name}")
-    user = resource.parsed
-    if conflict is not None or user is None or user.spec.authentication.type == "External":
+    secret = _find_secret_name(resource)
+    if conflict is not None or secret is None:
         return conflict
-    return resource.find_conflict(owners_of_secrets.get(user.secret_name), f"Secret {user.secret_name}")
+    return resource.find_conflict(owners_of_secrets.get(secret), f"Secret {secret}")
+
+
+def _find_secret_name(resource: UserResource) -> str | None:
+    """None for invalid resources, and for External ones, which have no Secret."""
+    user = resource.parsed
+    return None if user is None or user.spec.authentication.type == "External" else user.secret_name
