@@ -39,7 +39,7 @@ from ottla_broker.wire.client import raise_for_error
 MAX_WAITING: Final = 100
 """Partitions that are listed; all are counted."""
 PARTITIONS_PER_SLICE: Final = 50
-"""Partitions that are looked at before other tasks may run: at most 1 ms."""
+"""Partitions that a slice visits before other tasks may run: at most 1 ms."""
 METADATA_RECORDS: Final = 50
 """Records of the metadata log on a page, of at most METADATA_BYTES."""
 METADATA_BYTES: Final = 1 << 20

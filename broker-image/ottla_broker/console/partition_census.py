@@ -12,7 +12,7 @@ from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 PARTITIONS_PER_SLICE: Final = 500
-"""Counted before other tasks may run: about 0.5 ms."""
+"""Partitions that a slice visits before other tasks may run: about 0.5 ms."""
 MAX_NAMED: Final = 50
 """Partitions of each kind that are named; all are counted."""
 MIN_INTERVAL_S: Final = 2.0

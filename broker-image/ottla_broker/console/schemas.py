@@ -29,7 +29,7 @@ from ottla_broker.registry.subject_names import topic_of
 from ottla_broker.security.authorizer import Operation
 
 SUBJECTS_PER_SLICE: Final = 1000
-"""Subjects that are looked at before other tasks may run."""
+"""Subjects that a slice visits before other tasks may run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from ottla_broker.metadata.image import MetadataImage, TopicImage
 from ottla_broker.metadata.records import NO_LEADER
 
 TOPICS_PER_SLICE: Final = 1000
-"""Topics that are looked at before other tasks may run."""
+"""Topics that a slice visits before other tasks may run."""
 
 
 @dataclass(frozen=True, slots=True)

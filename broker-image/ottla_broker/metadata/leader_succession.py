@@ -36,7 +36,7 @@ class LeaderSuccession:
 
     async def hand_over(self, leader: LeaderState) -> None:
         """Makes another voter the leader. Returns when no majority fetches from this broker any
-        more, because another leads, or SUCCESSION_TIMEOUT_S after the voters were told to elect.
+        more, because another leads, or SUCCESSION_TIMEOUT_S after EndQuorumEpoch was sent.
         With one or two voters, another broker first becomes the only voter, which may take
         VOTER_CHANGE_TIMEOUT_S: those that remain would have no majority. Returns at once if there
         is no other voter.

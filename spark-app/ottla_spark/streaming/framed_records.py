@@ -29,8 +29,8 @@ EncodeRow = Callable[[Any], bytes]
 """A row as a framed record. Raises ValueError with the reason."""
 
 _RETRY_UNKNOWN_S: Final = 10.0
-"""Time after which the registry is asked again for a schema that it did not have, or with which
-records could not be read."""
+"""Time after which a schema that the registry did not have, or with which records could not be
+read, is requested again."""
 
 
 @dataclass(slots=True)

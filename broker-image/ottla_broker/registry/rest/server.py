@@ -80,7 +80,7 @@ class RegistryServer:
 
     async def start(self, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None) -> None:
         """Serves the sockets once the schemas are read, or after START_TIMEOUT_S. Before that,
-        requests would be told that registered schemas do not exist.
+        responses would say that registered schemas do not exist.
         """
         self._tasks.start(self._read_topic())
         await self._broker.started.wait()

@@ -20,7 +20,7 @@ from ottla_broker.registry.state import RegistryState, SchemaVersion
 from ottla_broker.registry.subject_names import DEFAULT_CONTEXT, WILDCARD, SubjectName, parse_subject
 
 SUBJECTS_PER_SLICE: Final = 1000
-"""Subjects that are looked at before other tasks may run: some milliseconds."""
+"""Subjects that a slice visits before other tasks may run: some milliseconds."""
 
 
 class SubjectsApi:
