@@ -133,7 +133,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--log-format",
         default="text",
         choices=LOG_FORMATS,
-        help="Lines of the log: text, or json: one JSON object each, with the fields of the request. Default: text.",
+        help="Format of log lines: text, or json for one JSON object per line, with the fields of the request. "
+        "Default: text.",
     )
     return parser.parse_args(arguments)
 

@@ -102,8 +102,8 @@ def name_schema(decoded: DecodedBytes) -> str:
 
 
 def decode_text(data: bytes) -> str | None:
-    """The bytes as text. None if they are not UTF-8, or have control characters other than white
-    space.
+    """The bytes as text. None if they are not UTF-8, or have a character below U+0020 other than
+    tab, line feed and carriage return.
     """
     try:
         text = data.decode()

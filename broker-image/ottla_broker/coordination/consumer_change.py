@@ -44,6 +44,9 @@ def write_assignment_epoch(change: ConsumerChange, epoch: int) -> None:
 
 
 def write_epoch(change: ConsumerChange, epoch: int, metadata_hash: int) -> None:
+    """Writes the group epoch, and a tombstone for the group's partition metadata if Kafka before
+    4.1 wrote it.
+    """
     change.write(ConsumerGroupKey(change.group.id), GroupEpochValue(epoch, metadata_hash))
     if change.group.has_partition_metadata:
         change.write(PartitionMetadataKey(change.group.id), None)

@@ -75,7 +75,7 @@ def retained_sources(image: MetadataImage, topic_id: UUID) -> list[AppendedSourc
     return [source for source in sources if not source.ended or source.carried]
 
 
-def appending_obstacle(image: MetadataImage, topic_id: UUID) -> str:
+def mirroring_obstacle(image: MetadataImage, topic_id: UUID) -> str:
     """The reason why a topic with active sources cannot become mirrored; empty without one."""
     sources = active_sources(image, topic_id)
     if not sources:
@@ -120,8 +120,8 @@ def stopped_partitions(image: MetadataImage, topic_id: UUID, source_id: UUID) ->
 
 
 def plan_source(image: MetadataImage, new: NewAppendedSource, topic_id: UUID, producer_id: int) -> list[MetadataRecord]:
-    """Adds a source or updates a known one. It ends an earlier source whose topic had the same
-    name.
+    """Adds a source or updates a known one. A source that is added ends the earlier source of the
+    same mirror whose topic had the same name: that topic was created again.
 
     `topic_id`: id of a topic that is created; `producer_id`: producer id of a source that is added.
     Raises INVALID_TOPIC_EXCEPTION when the source may not be appended; the errors of
@@ -175,8 +175,9 @@ def _check_writable(image: MetadataImage, topic: TopicImage) -> None:
 def _cleared_partitions(
     image: MetadataImage, topic: TopicImage, source: AppendedSourceRecord
 ) -> list[AppendedPartitionRecord]:
-    """Clears the leader epochs known of a carried source that was appended here before: another
-    cluster has appended records since."""
+    """Clears the leader epochs and `stopped` of each partition of a carried source that was
+    appended here before: another cluster has appended records since.
+    """
     return [
         AppendedPartitionRecord(topic.id, source.source_id, partition)
         for partition in topic.partitions
@@ -192,8 +193,9 @@ def plan_source_report(
     epochs: tuple[tuple[int, int], ...] | None,
     stopped: str,
 ) -> list[MetadataRecord]:
-    """A leader reports the state of one source; None and "" leave it unchanged. Raises
-    UNKNOWN_TOPIC_ID when the source has ended."""
+    """A leader reports the state of one partition of a source; `epochs` None and `stopped` "" leave
+    theirs unchanged. Raises UNKNOWN_TOPIC_ID when the source has ended.
+    """
     if source_id not in active_sources(image, topic_id):
         raise KafkaError(ErrorCode.unknown_topic_id, "the source is no longer appended to the topic")
     before = appended_partition(image, topic_id, source_id, partition)

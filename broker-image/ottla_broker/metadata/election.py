@@ -8,8 +8,10 @@ Invariant: a leader is a trusted replica, and no other replica becomes trusted h
 the ISR by AlterPartition (`isr_changes`). The exceptions are an unclean election and the election
 of a *last known* replica. A partition whose ISR is smaller than its effective min.insync.replicas
 keeps replicas that leave the ISR as eligible. One whose ISR is large enough clears them, because
-its high watermark advances without them. The last replica of the ISR remains in it, fenced or not:
-the partition waits for its return.
+its high watermark advances without them. If no other replica can be elected, the last replica of
+the ISR remains in it, fenced or not: the partition waits for its return. It leaves the ISR
+nevertheless if its directory was lost, or after an unclean shutdown while another replica is
+trusted.
 
 A trusted replica with an unclean shutdown is remembered as *last known* while the high watermark
 cannot have advanced without it. When the replicas that were trusted in its place lose their disks,
@@ -84,7 +86,9 @@ def elect_leader(
 ) -> PartitionRecord:
     """`old` with this ISR and its eligible replicas. The leader remains if it may. Else another is
     elected: of the ISR, else of the eligible replicas, else a last known one or any other if
-    `rules` allow it. Without one that may lead, the leader is NO_LEADER.
+    `rules` allow it. Without one that may lead, the leader is NO_LEADER. A leader from outside of
+    `isr` becomes the only member of the ISR. If `isr` is empty and no leader is found, the first
+    eligible replica becomes its member.
 
     `isr` and `trusted` are members of `old.replicas`, whose order is the order of preference.
     Epochs are unchanged: see `with_next_epochs`.
@@ -124,8 +128,9 @@ def with_initial_eligible_replicas(new: PartitionRecord, rules: TopicElectionRul
 
 
 def with_next_epochs(old: PartitionRecord, new: PartitionRecord) -> PartitionRecord | None:
-    """`new` with the epochs of a successor of `old`. None if nothing changed; the order within an
-    ISR does not count.
+    """`new` with the epochs of a successor of `old`; replicas that joined the ISR or are no longer
+    assigned are removed from `emptied`. None if nothing changed; the order within an ISR does not
+    count.
     """
     if set(new.isr) == set(old.isr) and set(new.eligible) == set(old.eligible):
         new = replace(new, isr=old.isr, eligible=old.eligible)
@@ -142,8 +147,10 @@ def with_next_epochs(old: PartitionRecord, new: PartitionRecord) -> PartitionRec
 def state_after_fencing(
     old: PartitionRecord, fenced: int, candidates: ElectionCandidates, rules: TopicElectionRules
 ) -> PartitionRecord | None:
-    """Broker `fenced`, which may not lead by the candidates, leaves the ISR if that has other
-    members."""
+    """Broker `fenced`, which cannot lead according to `candidates` (it is fenced, or its replica's
+    directory failed), leaves the ISR if that has other members or another replica is elected from
+    outside of it. Elects a leader if the broker led.
+    """
     isr = [broker for broker in old.isr if broker != fenced] or old.isr
     return with_next_epochs(old, elect_leader(old, isr, trusted_replicas(old), candidates, rules))
 

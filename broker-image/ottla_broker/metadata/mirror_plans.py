@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ottla_broker.config import MIRROR_ON_DIVERGENCE, MIRROR_ROLE, REPLICATE, TRUNCATE
-from ottla_broker.metadata.appended_sources import AppendedSourceDescription, appending_obstacle, carried_source_records
+from ottla_broker.metadata.appended_sources import AppendedSourceDescription, carried_source_records, mirroring_obstacle
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MetadataImage, TopicImage
 from ottla_broker.metadata.records import (
     MetadataRecord,
@@ -115,7 +115,7 @@ def failback_obstacle(image: MetadataImage, topic: TopicImage, mirrored: Mirrore
         return "it is still failing over"
     if mirrored.adopted and any(partition.joined == NO_OFFSET for partition in partitions):
         return "it failed over before the offset was known up to which it is identical to its source"
-    return appending_obstacle(image, topic.id)
+    return mirroring_obstacle(image, topic.id)
 
 
 def read_only_message(topic: str, mirror: str) -> str:
@@ -286,7 +286,7 @@ def plan_adoption(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID) -
         raise KafkaError(ErrorCode.unknown_topic_id, f"{new.name!r} is not the topic to mirror")
     if image.active_mirror(topic_id) is not None:
         raise KafkaError(ErrorCode.invalid_topic_exception, f"{new.name!r} is already mirrored")
-    if obstacle := appending_obstacle(image, topic_id):
+    if obstacle := mirroring_obstacle(image, topic_id):
         raise KafkaError(ErrorCode.invalid_topic_exception, obstacle)
     before = image.mirrored_topics.get(topic_id)
     has_same_source = before is not None and before.source_id == new.source_id

@@ -25,8 +25,8 @@ from ottla_broker.metadata.appended_sources import (
     AppendedSourceDescription,
     NewAppendedSource,
     active_sources,
-    appending_obstacle,
     carried_source_records,
+    mirroring_obstacle,
     plan_source,
     source_conflict,
     stopped_partitions,
@@ -272,7 +272,7 @@ def _plan_adoption(
     if not reverse.failed_over:
         reason = f"the source's topic mirrors this one, by mirror {reverse.mirror!r}, and has not failed over"
     else:
-        reason = _missing_partitions_reason(new, local_topic) or appending_obstacle(image, local_topic.id)
+        reason = _missing_partitions_reason(new, local_topic) or mirroring_obstacle(image, local_topic.id)
     return RejectedTopic(new.name, reason) if reason else AdoptTopic(new, local_topic.id)
 
 

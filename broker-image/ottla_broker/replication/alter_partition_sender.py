@@ -1,12 +1,12 @@
 """Sends the ISR changes of this broker's partitions to the controller: AlterPartition (56), version
 3.
 
-All pending changes go out in one request, and one request is under way at a time. When its response
-is lost, its changes are sent again as they were, and go on counting for the high watermark until
-the metadata have moved on: the partition epoch in them lets each be committed at most once. Even
-the rejection of a change that was sent before proves nothing, because the first request may still
-arrive. Such a change is replaced by the ISR as it is, which the controller commits as a change of
-the partition epoch alone, and after which the old change is rejected."""
+Pending changes go out together, up to 2,000 in one request, and one request is under way at a time.
+When its response is lost, its changes are sent again as they were, and go on counting for the high
+watermark until the metadata have moved on: the partition epoch in them lets each be committed at
+most once. Even the rejection of a change that was sent before proves nothing, because the first
+request may still arrive. Such a change is replaced by the ISR as it is, which the controller
+commits as a change of the partition epoch alone, and after which the old change is rejected."""
 
 import asyncio
 import logging

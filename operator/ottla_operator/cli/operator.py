@@ -96,7 +96,11 @@ def operator(
     ] = ":8080",
     log_level: Annotated[str, typer.Option(help="Log level: debug, info, warning or error.")] = "info",
     log_format: Annotated[
-        LogFormat, typer.Option(help="Lines of the log: text, or json: one JSON object each, with the resource.")
+        LogFormat,
+        typer.Option(
+            help="Format of log lines: text, or json for one JSON object per line, with the reconciled resource in a "
+            "field."
+        ),
     ] = LogFormat.text,
 ) -> None:
     """Run the Kubernetes operator, which reconciles the resources of ottla.dev."""

@@ -124,8 +124,8 @@ def visible_rows(screen: Screen, rates: Rates) -> list[Row]:
 
 
 def render(screen: Screen, rates: Rates, rows: Sequence[Row], height: int, problem: str = "") -> RenderableType:
-    """At most `height` lines. The selected row is always among those shown. `rows`: the result of
-    `visible_rows`. `problem`: why `rates` are out of date.
+    """At most `height` lines, but never fewer than one row. The selected row is always among those
+    shown. `rows`: the result of `visible_rows`. `problem`: why `rates` are out of date.
     """
     room = max(1, height - RESERVED_LINES)
     selected = min(screen.selected, max(0, len(rows) - 1))
@@ -143,6 +143,8 @@ def _summary(rates: Rates) -> Text:
         (sentence, "" if is_healthy else "bold red"),
         f"   {format_count(brokers, 'broker')}, {format_count(len(rates.now.topics), 'topic')}, ",
         f"{rates.all_records():,.0f} records/s, {format_size(round(written))}/s",
+        no_wrap=True,
+        overflow="ellipsis",
     )
 
 
@@ -163,9 +165,9 @@ def _table(screen: Screen, rows: Sequence[Row], selected: int) -> Table:
 
 def _footer(screen: Screen) -> Text:
     if screen.is_typing:
-        return Text(f"filter: {screen.filter}▏", style="bold")
+        return Text(f"filter: {screen.filter}▏", style="bold", no_wrap=True, overflow="ellipsis")
     filtered = f"filter: {screen.filter} (/ changes, Esc clears)   " if screen.filter else ""
-    return Text(filtered + HELP, style="dim")
+    return Text(filtered + HELP, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _cell(column: str, value: Any) -> str:

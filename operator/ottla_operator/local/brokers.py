@@ -51,10 +51,10 @@ REGISTRY_FILE: Final = "registry"
 
 class BrokerProcess:
     """One broker's process. `plan`: settings and ports of its next start. `started_with`: settings
-    of the current or last process, or those of the plan before the first one; None if these are
-    unknown. `restart_at`: the last `restartAt` that has passed; `started_after`: the one that the
-    process was started after. `console`, `registry`: host:port where the running process serves
-    them; empty without one. `on_status`: called with every change.
+    of the current or last process; before the first process, those of the plan; None if those of an
+    adopted process are unknown. `restart_at`: the last `restartAt` that has passed;
+    `started_after`: the one that the process was started after. `console`, `registry`: host:port
+    where the running process serves them; empty without one. `on_status`: called with every change.
     """
 
     def __init__(self, plan: BrokerProcessPlan, folder: Path, on_status: Callable[[ProcessStatus], None]) -> None:
@@ -351,8 +351,9 @@ def find_console_address(plan: BrokerProcessPlan) -> str:
 
 
 def find_registry_address(plan: BrokerProcessPlan) -> str:
-    """host:port of the registry: the planned port, or another free one if a program listens on it.
-    Without a planned port, the address in the settings; empty if there is none.
+    """host:port of the registry: the planned port, or another free one if a program listens on it
+    or another `ottla up` has claimed it. Without a planned port, the address in the settings; empty
+    if there is none.
     """
     if plan.registry_port is None:
         return plan.settings.get(REGISTRY_LISTENER, "")

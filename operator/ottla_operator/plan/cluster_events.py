@@ -92,4 +92,4 @@ def _availability_events(observed: ClusterObservations, resource: Mapping[str, J
     if before == "True" and not now.is_true:
         yield ClusterEvent(now.reason, now.message, is_warning=True)
     elif before == "False" and now.is_true:
-        yield ClusterEvent("Available", "clients are served: every partition has a leader")
+        yield ClusterEvent("Available", f"clients are served: {now.message}")

@@ -52,13 +52,13 @@ class ClusterObservations:
     brokers before the scaling that is in progress; None if none is. `scaling`: the step in
     progress; `scale_down_blocked`: why brokers cannot be removed. `creation_error`: why a missing
     broker cannot be created. `offline_partitions`, `under_replicated_partitions`,
-    `moving_partitions`: None when no broker could be asked. `moves_started`: number of moves that
-    this reconcile started. `rotation`: what a rotation of passwords waits for;
-    `passwords_rotated_at`: `spec.rotatePasswordsAt` of the present ones, empty during a rotation
-    and if none was due. `connect_error`: why no broker could be asked. `quorum_loss`: why there is
-    no controller. `certificate_error`: why the listeners' certificates cannot be used or renewed.
-    `certificate`: that of the listeners with TLS. `start_timeout_s`: time in which a broker must
-    become ready.
+    `moving_partitions`: None when no broker could be asked, or the metadata log has lost its
+    majority. `moves_started`: number of moves that this reconcile started. `rotation`: what a
+    rotation of passwords waits for; `passwords_rotated_at`: `spec.rotatePasswordsAt` of the present
+    ones, empty during a rotation and if none was due. `connect_error`: why no broker could be
+    asked. `quorum_loss`: why there is no controller. `certificate_error`: why the listeners'
+    certificates cannot be used or renewed. `certificate`: that of the listeners with TLS.
+    `start_timeout_s`: time in which a broker must become ready.
     """
 
     replicas: int
@@ -106,14 +106,12 @@ class ClusterObservations:
 
     @property
     def is_rolling(self) -> bool:
-        """True from when a broker has to be restarted until the last restarted broker serves."""
+        """True from when a broker has to be restarted until every broker of the spec serves."""
         return bool(self.outdated) or self.restarted is not None or (self.was_rolling and bool(self.missing))
 
     @property
     def overdue(self) -> list[int]:
-        """Brokers that have their desired settings and are still not ready after
-        `start_timeout_s`.
-        """
+        """Brokers that need no restart and are still not ready after `start_timeout_s`."""
         return [
             it.id
             for it in self.brokers.values()
@@ -123,7 +121,7 @@ class ClusterObservations:
     @property
     def can_spare_a_broker(self) -> bool:
         """True if all brokers of the spec serve and every replica that should be in sync is.
-        Unknown, and so False, while no broker can be asked.
+        Unknown, and so False, while the partitions could not be observed.
         """
         return len(self.serving) >= self.replicas and self.under_replicated_partitions == 0
 
@@ -142,12 +140,12 @@ def evaluate_cluster(observed: ClusterObservations) -> Readiness:
         return Stalled("ImagePullBackOff", f"{format_brokers(without_image)} cannot start. {_problems(observed)}")
     if overdue := observed.overdue:
         message = (
-            f"{format_brokers(overdue)} not ready after {observed.start_timeout_s:.0f} s; no broker beyond "
-            "roll.maxUnavailable is restarted."
+            f"{format_brokers(overdue)} not ready after {observed.start_timeout_s:.0f} s; no ready broker is restarted "
+            "while roll.maxUnavailable brokers are not ready."
         )
         return Stalled("BrokerStartFailed", f"{message} {_problems(observed)}".rstrip())
     if observed.certificate_error:
-        return Stalled(CERTIFICATE_UNUSABLE, f"{observed.certificate_error}. The brokers keep what they have")
+        return Stalled(CERTIFICATE_UNUSABLE, f"{observed.certificate_error}. The brokers keep their certificates")
     if observed.rejected_settings:
         message = "; ".join(f"config {key}: {reason}" for key, reason in sorted(observed.rejected_settings.items()))
         return Stalled("ConfigRejected", message)
@@ -160,21 +158,22 @@ def evaluate_refused_settings(problems: str) -> Stalled:
     """The readiness of a Cluster whose `spec.config` is invalid. `problems`: the invalid settings,
     with reasons.
     """
-    return Stalled(SETTING_REFUSED, f"{problems}. No broker is started with it; those that run keep their settings.")
+    message = f"{problems}. No broker is started with this spec.config; those that run keep their settings."
+    return Stalled(SETTING_REFUSED, message)
 
 
 def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
     missing = observed.missing
     if observed.outdated:
-        reason = next(iter(observed.outdated.values()))
-        message = [f"{format_brokers(observed.outdated)} to be restarted: {reason}"]
+        reasons = "; ".join(dict.fromkeys(observed.outdated.values()))
+        message = [f"{format_brokers(observed.outdated)} to be restarted: {reasons}"]
         if missing:
             message.append(f"waiting for {format_brokers(missing)}")
         message += [f"waiting: {it}" for it in observed.blocked_by[:MAX_PROBLEMS]]
         return Reconciling("RollingRestart", ". ".join([*message, *filter(None, [_problems(observed)])]))
     if observed.is_rolling and missing:
         message = [
-            f"waiting for {format_brokers(missing)}, restarted last",
+            f"no other broker has to be restarted; waiting for {format_brokers(missing)}",
             _problems(observed),
             observed.connect_error,
         ]
@@ -212,15 +211,16 @@ def availability(observed: ClusterObservations) -> ExtraCondition:
     if offline := observed.offline_partitions:
         message = f"{format_count(offline, 'partition')} without a leader"
         return ExtraCondition("Available", False, PARTITIONS_OFFLINE, message)
-    message = f"{len(observed.serving)} of {observed.replicas} brokers are ready, and every partition has a leader."
+    leaders = ", and every partition has a leader" if observed.offline_partitions == 0 else ""
+    message = f"{len(observed.serving)} of {observed.replicas} brokers are ready{leaders}."
     return ExtraCondition("Available", True, "BrokersReady", message)
 
 
 def status_fields(
     observed: ClusterObservations, bootstrap: Mapping[str, str], selector: str, previous: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """A Cluster's status without its conditions. `previous`: the status until now. None: unknown,
-    left out.
+    """A Cluster's status without its conditions. `previous`: the status until now. A field that is
+    None is unknown; `Platform.write_status` leaves it out.
     """
     brokers = sorted(observed.brokers.values(), key=lambda it: it.id)
     versions = {it.version for it in brokers}
@@ -269,8 +269,8 @@ def reassignment_progress(
     moving: int | None, started: int, previous: Mapping[str, Json] | None
 ) -> dict[str, Json] | None:
     """Number of started moves that have completed, and their total; None if nothing moves. The
-    status keeps the total, so that another operator continues to count. `moving`: None when no
-    broker could be asked; then the previous progress is kept.
+    status keeps the total, so that another operator continues to count. `moving`: None when the
+    partitions could not be observed; then the previous progress is kept.
     """
     if moving is None:
         return dict(previous) if previous else None
@@ -281,14 +281,14 @@ def reassignment_progress(
 
 
 def _missing_brokers(observed: ClusterObservations) -> list[int]:
-    """Brokers of the spec that do not exist; those that do not serve if all exist, as where a pod
-    is being replaced.
+    """Brokers of the spec that do not exist. If all exist, those that do not serve, such as one
+    whose pod is being replaced. If all serve, the last one.
     """
     return [it for it in observed.missing if it not in observed.brokers] or observed.missing or [observed.replicas]
 
 
 def _with_problem(observed: ClusterObservations, reasons: Sequence[str]) -> list[int]:
-    """Brokers that have their desired settings and do not run, for one of Kubernetes' reasons."""
+    """Brokers that need no restart and do not run, for one of Kubernetes' reasons."""
     return [
         it.id
         for it in observed.brokers.values()

@@ -1,6 +1,7 @@
 """The brokers' settings of the console, and the files of its Secrets. Pure.
 
-Brokers read the files when they start: a Secret that changes is used from the next restart on.
+Brokers read the client's secret when they start: a changed one is used from the next restart on.
+They read ca.crt again for each request to the provider.
 """
 
 from collections.abc import Mapping

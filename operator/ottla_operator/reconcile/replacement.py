@@ -37,7 +37,9 @@ class ReplacementReconciler:
     wake: Callable[[Key], None]
 
     def find_successor(self, key: Key) -> str:
-        """Name of the Pipeline that has taken over from this one, or is about to; empty without."""
+        """Name of the Pipeline that has taken over from this one, or is about to; empty if there is
+        none.
+        """
         return find_successor(
             (it for at, it in self.cache.pipelines.items() if at.namespace == key.namespace), key.name
         )

@@ -87,8 +87,8 @@ class Roll(Model, frozen=True):
     timeout: Annotated[
         Duration | None,
         doc(
-            "Time for a broker to become ready after its restart. Then the Cluster is Stalled, and no broker beyond "
-            "maxUnavailable is restarted. Defaults to 10m."
+            "Time for a broker to become ready after its restart. Then the Cluster is Stalled, and no ready broker is "
+            "restarted while maxUnavailable brokers are not ready. Defaults to 10m."
         ),
     ] = None
 
@@ -174,8 +174,8 @@ class ClusterSpec(Model, frozen=True):
     log_format: Annotated[
         Literal["text", "json"] | None,
         doc(
-            "Lines of the brokers' log: text, or json: one JSON object each, with the fields of the request. Defaults "
-            "to text. Ignored by `ottla up`."
+            "Format of the brokers' log lines: text, or json for one JSON object per line, with the fields of the "
+            "request. Defaults to text. Ignored by `ottla up`."
         ),
     ] = None
     pod_template: Annotated[PodTemplate | None, doc("Additions to the brokers' pods.")] = None

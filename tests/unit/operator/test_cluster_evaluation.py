@@ -93,7 +93,7 @@ def test_a_healthy_cluster_is_ready_and_available() -> None:
             replace(HEALTHY, was_rolling=True, registered=frozenset({1, 2})),
             Reconciling,
             "RollingRestart",
-            "waiting for broker 3, restarted last",
+            "no other broker has to be restarted; waiting for broker 3",
         ),
         (replace(HEALTHY, brokers={**BROKERS, 4: broker(4)}), Reconciling, "Scaling", "waiting for broker 4 to stop"),
         (replace(HEALTHY, scales_from=2), Reconciling, "Scaling", "from 2 to 3 brokers"),
@@ -123,6 +123,11 @@ def test_a_cluster_is_available_during_a_roll() -> None:
     assert availability(replace(HEALTHY, outdated={2: "image"}, brokers={1: broker(1)})).is_true
     assert not availability(replace(HEALTHY, offline_partitions=1)).is_true
     assert not availability(replace(HEALTHY, registered=frozenset())).is_true
+
+
+def test_availability_says_nothing_of_leaders_that_are_unknown() -> None:
+    assert availability(HEALTHY).message == "3 of 3 brokers are ready, and every partition has a leader."
+    assert availability(replace(HEALTHY, offline_partitions=None)).message == "3 of 3 brokers are ready."
 
 
 def test_problems_of_a_broker_are_read_from_its_pod() -> None:

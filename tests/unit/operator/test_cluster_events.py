@@ -71,7 +71,9 @@ def test_a_broker_that_is_lost_during_a_roll_is_recorded() -> None:
 def test_an_outage_and_the_recovery_are_recorded() -> None:
     offline = replace(HEALTHY, offline_partitions=2)
     assert events_between(HEALTHY, offline) == [("PartitionsOffline", "2 partitions without a leader")]
-    assert events_between(offline, HEALTHY) == [("Available", "clients are served: every partition has a leader")]
+    assert events_between(offline, HEALTHY) == [
+        ("Available", "clients are served: 3 of 3 brokers are ready, and every partition has a leader.")
+    ]
 
 
 def test_no_loss_is_reported_of_brokers_that_the_operator_cannot_reach() -> None:

@@ -184,16 +184,16 @@ def test_s_goes_through_every_column_and_begins_again() -> None:
     assert sorted(seen) == sorted(COLUMNS["topics"]) and screen.sort == seen[0]
 
 
-def screen_lines(screen: Screen, rates: Rates, height: int, problem: str = "") -> list[str]:
-    console = Console(width=200, height=height, file=io.StringIO(), record=True)
+def screen_lines(screen: Screen, rates: Rates, height: int, problem: str = "", width: int = 200) -> list[str]:
+    console = Console(width=width, height=height, file=io.StringIO(), record=True)
     console.print(render(screen, rates, visible_rows(screen, rates), height, problem), end="")
     return console.export_text().splitlines()
 
 
-@given(st.integers(0, 60), st.integers(RESERVED_LINES + 1, 40), st.integers(0, 80))
-def test_the_screen_fits_and_shows_the_selected_row(count: int, height: int, selected: int) -> None:
+@given(st.integers(0, 60), st.integers(RESERVED_LINES + 1, 40), st.integers(0, 80), st.sampled_from((60, 80, 200)))
+def test_the_screen_fits_and_shows_the_selected_row(count: int, height: int, selected: int, width: int) -> None:
     many = sample(ends={}, topics=tuple(topic(f"t{index:02}", 1) for index in range(count)))
-    lines = screen_lines(Screen(sort="topic", selected=selected), Rates(None, many), height)
+    lines = screen_lines(Screen(sort="topic", selected=selected), Rates(None, many), height, width=width)
     assert len(lines) <= height
     assert not count or any(line.startswith(f"t{min(selected, count - 1):02}") for line in lines)
 

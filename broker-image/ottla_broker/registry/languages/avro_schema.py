@@ -169,7 +169,7 @@ def resolve_avro(text: str, references: Sequence[NamedSchema] = ()) -> str:
 
 def _with_definitions(raw: Any, namespace: str, types: dict[str, Any], written: set[str]) -> Any:
     """The schema, in which the first use of each name in `types` is replaced by the definition.
-    `written`: names whose definitions are in the result already; added to.
+    `written`: names whose definitions are in the result already; this function adds to it.
     """
     if isinstance(raw, str):
         name = full_name(raw, namespace)
