@@ -21,7 +21,7 @@ SMALL_SOCKET_BYTES = 4096
 
 
 def broker_test(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Runs a test that takes a broker on uvloop, as brokers run, for at most 30 s."""
+    """Runs a test that takes a broker, on uvloop as brokers do and for at most 30 s."""
 
     @wraps(test)
     def run(tmp_path: Path, **named: Any) -> None:

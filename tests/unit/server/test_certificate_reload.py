@@ -118,7 +118,7 @@ async def test_authorities_of_clients_are_replaced(broker: SmallBroker, authorit
 async def test_other_servers_follow_the_certificates_of_a_listener(
     broker: SmallBroker, authority: CertificateAuthority
 ) -> None:
-    """As those on `http.listener` and `schema.registry.listener`."""
+    """Such as those on `http.listener` and `schema.registry.listener`."""
     tls = listener_tls(broker.config, "SSL")
     server = create_server(broker)
     await start_both_listeners(server)
@@ -129,19 +129,19 @@ async def test_other_servers_follow_the_certificates_of_a_listener(
     others = create_certificate_authority(authority.folder / "others", ["127.0.0.1"], ["localhost"])
     of_others = client_context(authority, create_client_certificate(others, "others"))
 
-    assert await read_greeting(following, anonymous) is None
-    before = await read_greeting(following, theirs)
-    assert before == await read_greeting(open_to_all, anonymous) is not None
+    assert await serial_number_of_greeting_server(following, anonymous) is None
+    before = await serial_number_of_greeting_server(following, theirs)
+    assert before == await serial_number_of_greeting_server(open_to_all, anonymous) is not None
     renewed = create_server_certificate(authority, "renewed", ["IP:127.0.0.1"])
     write_keystore(Path(tls.keystore_location), *renewed)
-    while (after := await read_greeting(following, theirs)) == before:
+    while (after := await serial_number_of_greeting_server(following, theirs)) == before:
         pass
-    assert after == await read_greeting(open_to_all, anonymous) is not None
+    assert after == await serial_number_of_greeting_server(open_to_all, anonymous) is not None
 
     replace_file(Path(tls.truststore_location), others.certificate.read_text())
-    while await read_greeting(following, theirs):
+    while await serial_number_of_greeting_server(following, theirs):
         pass
-    assert await read_greeting(following, of_others)
+    assert await serial_number_of_greeting_server(following, of_others)
     for each in (following, open_to_all):
         each.close()
     await server.close()
@@ -155,9 +155,10 @@ async def serve_greeting(tls: ssl.SSLContext) -> asyncio.Server:
     return await asyncio.start_server(greet, "127.0.0.1", 0, ssl=tls)
 
 
-async def read_greeting(server: asyncio.Server, context: ssl.SSLContext) -> str | None:
-    """Serial number of the server's certificate; None if it refuses the client. The client
-    connects to an address, so its handshake has no server name (SNI).
+async def serial_number_of_greeting_server(server: asyncio.Server, context: ssl.SSLContext) -> str | None:
+    """Serial number of the certificate of a server that greets the client; None if the server
+    refuses the client. The client connects to an address, so its handshake has no server name
+    (SNI).
     """
     port = server.sockets[0].getsockname()[1]
     try:
@@ -171,7 +172,7 @@ async def read_greeting(server: asyncio.Server, context: ssl.SSLContext) -> str 
 
 
 def test_settings_that_name_a_mounted_file_are_read_again(tmp_path: Path, authority: CertificateAuthority) -> None:
-    """As a Secret that is mounted: the setting is the content of its file."""
+    """Kubernetes changes the files of a mounted Secret; a setting's value is the content of one."""
     mounted = tmp_path / "mounted"
     mounted.mkdir()
     shutil.copy(authority.server_certificate, mounted / "tls.crt")

@@ -222,7 +222,7 @@ def test_partial_batch_at_the_end_is_dropped() -> None:
 
 
 def test_batch_that_is_shorter_than_its_header_is_corrupt() -> None:
-    """Its length would lead to the same batch again, or into one."""
+    """With its length, the search would find the same batch again, or go on inside of it."""
     for length in (-12, 0, 48):
         corrupt = bytearray(batch(b"1"))
         corrupt[8:12] = length.to_bytes(4, signed=True)

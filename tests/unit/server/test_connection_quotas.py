@@ -27,27 +27,27 @@ def quotas(clock: Clock | None = None, **settings: str) -> ConnectionQuotas:
         "inter.broker.listener.name": "BROKERS",
     }
     config = Config.of(base | {name.replace("_", "."): value for name, value in settings.items()})
-    now_s = clock or Clock()
-    return ConnectionQuotas(config, ClientQuotaManager(QuotaWindows(), now_s), now_s)
+    used = clock or Clock()
+    return ConnectionQuotas(config, ClientQuotaManager(QuotaWindows(), used), used)
 
 
 def test_listener_has_a_limit_of_its_own() -> None:
-    tried = quotas(listener_name_clients_max_connections="2", max_connections="10")
+    limits = quotas(listener_name_clients_max_connections="2", max_connections="10")
     for _ in range(2):
-        assert tried.check_room("CLIENTS", HOST) is Room.AVAILABLE
-        tried.add("CLIENTS", HOST)
-    assert tried.check_room("CLIENTS", HOST) is Room.EXHAUSTED
-    assert tried.check_room("BROKERS", HOST) is Room.AVAILABLE
-    tried.remove("CLIENTS", HOST)
-    assert tried.check_room("CLIENTS", HOST) is Room.AVAILABLE
-    assert tried.refused == 1
+        assert limits.check_room("CLIENTS", HOST) is Room.AVAILABLE
+        limits.add("CLIENTS", HOST)
+    assert limits.check_room("CLIENTS", HOST) is Room.EXHAUSTED
+    assert limits.check_room("BROKERS", HOST) is Room.AVAILABLE
+    limits.remove("CLIENTS", HOST)
+    assert limits.check_room("CLIENTS", HOST) is Room.AVAILABLE
+    assert limits.refused == 1
 
 
 def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
-    tried = quotas(max_connections="1")
-    tried.add("CLIENTS", HOST)
-    assert tried.check_room("CLIENTS", HOST) is Room.EXHAUSTED
-    assert tried.check_room("BROKERS", HOST) is Room.FOR_BROKERS
+    limits = quotas(max_connections="1")
+    limits.add("CLIENTS", HOST)
+    assert limits.check_room("CLIENTS", HOST) is Room.EXHAUSTED
+    assert limits.check_room("BROKERS", HOST) is Room.FOR_BROKERS
     alone = quotas(max_connections="1", listeners="BROKERS://127.0.0.1:0")
     alone.add("BROKERS", HOST)
     assert alone.check_room("BROKERS", HOST) is Room.EXHAUSTED
@@ -55,32 +55,32 @@ def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
 
 def test_connections_above_the_rate_wait_in_turn() -> None:
     clock = Clock()
-    tried = quotas(clock, max_connection_creation_rate="2")
+    limits = quotas(clock, max_connection_creation_rate="2")
     burst = 20  # ten seconds' worth
-    assert [tried.count_connection("CLIENTS", HOST) for _ in range(burst + 3)] == [0.0] * burst + [0.5, 1.0, 1.5]
+    assert [limits.count_connection("CLIENTS", HOST) for _ in range(burst + 3)] == [0.0] * burst + [0.5, 1.0, 1.5]
     clock.now_s += 2
-    assert tried.count_connection("CLIENTS", HOST) == 0.0
-    assert tried.count_connection("CLIENTS", HOST) == 0.5
+    assert limits.count_connection("CLIENTS", HOST) == 0.0
+    assert limits.count_connection("CLIENTS", HOST) == 0.5
 
 
 def test_connection_that_would_wait_too_long_is_refused() -> None:
-    tried = quotas(max_connection_creation_rate="1")
-    waits = [tried.count_connection("CLIENTS", HOST) for _ in range(30)]
+    limits = quotas(max_connection_creation_rate="1")
+    waits = [limits.count_connection("CLIENTS", HOST) for _ in range(30)]
     assert waits[:20] == [0.0] * 10 + [float(number) for number in range(1, 11)]
     assert waits[20:] == [None] * 10 and waits[19] == MAX_WAIT_S
-    assert tried.refused == 10
+    assert limits.refused == 10
 
 
 def test_connections_of_brokers_count_for_the_rate_and_do_not_wait() -> None:
-    tried = quotas(max_connection_creation_rate="1")
-    assert [tried.count_connection("BROKERS", HOST) for _ in range(12)] == [0.0] * 12
-    assert tried.count_connection("CLIENTS", HOST) == 3.0
+    limits = quotas(max_connection_creation_rate="1")
+    assert [limits.count_connection("BROKERS", HOST) for _ in range(12)] == [0.0] * 12
+    assert limits.count_connection("CLIENTS", HOST) == 3.0
 
 
 def test_listener_has_a_rate_of_its_own() -> None:
-    tried = quotas(listener_name_clients_max_connection_creation_rate="1")
-    assert [tried.count_connection("CLIENTS", HOST) for _ in range(11)][-1] == 1.0
-    assert [tried.count_connection("BROKERS", HOST) for _ in range(40)] == [0.0] * 40
+    limits = quotas(listener_name_clients_max_connection_creation_rate="1")
+    assert [limits.count_connection("CLIENTS", HOST) for _ in range(11)][-1] == 1.0
+    assert [limits.count_connection("BROKERS", HOST) for _ in range(40)] == [0.0] * 40
 
 
 def test_refused_connection_is_logged_with_the_rate_that_it_exceeds(caplog: pytest.LogCaptureFixture) -> None:

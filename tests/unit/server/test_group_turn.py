@@ -27,7 +27,7 @@ from tests.unit.server.connections import capture_log, request_api_versions
 VERSIONS = {
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.HEARTBEAT: 4,
-    ApiKey.JOIN_GROUP: 3,  # does not ask for a member id first
+    ApiKey.JOIN_GROUP: 3,  # before version 4, which requires a member id (MEMBER_ID_REQUIRED)
     ApiKey.LEAVE_GROUP: 5,
     ApiKey.SYNC_GROUP: 5,
 }
@@ -122,14 +122,14 @@ class NoHeartbeat:
 
 
 class LongHeartbeats:
-    """Each takes a second. `served`: seconds from when each was received until it is served."""
+    """Each takes a second. `waits_s`: seconds from when each was received until it is served."""
 
     def __init__(self) -> None:
         self.now_s = 5.0
-        self.served: list[float] = []
+        self.waits_s: list[float] = []
 
     def serve_heartbeat(self, received_s: float) -> None:
-        self.served.append(self.now_s - received_s)
+        self.waits_s.append(self.now_s - received_s)
         self.now_s += 1
 
 
@@ -183,12 +183,12 @@ async def test_many_heartbeats_get_a_share_of_the_time() -> None:
         turn.receive(heartbeats)
         turn.add_heartbeat(heartbeats)
     await asyncio.sleep(0)
-    assert heartbeats.served == list(range(MAX_UNSENT))
-    heartbeats.now_s += (MAX_UNSENT + 1) / HEARTBEATS_SHARE  # requests that are received between two turns
+    assert heartbeats.waits_s == list(range(MAX_UNSENT))
+    heartbeats.now_s += (MAX_UNSENT + 1) / HEARTBEATS_SHARE  # time for requests between two turns
     await asyncio.sleep(0)
-    assert len(heartbeats.served) == 3 * MAX_UNSENT
+    assert len(heartbeats.waits_s) == 3 * MAX_UNSENT
     await asyncio.sleep(0)
-    assert len(heartbeats.served) == 4 * MAX_UNSENT
+    assert len(heartbeats.waits_s) == 4 * MAX_UNSENT
     assert not turn._is_scheduled
 
 
@@ -210,7 +210,7 @@ async def test_heartbeat_is_served_after_a_join_group_of_the_same_turn(server: S
     joined = await member.request(ApiKey.JOIN_GROUP, member_id="", **JOIN)
     named = GROUP | {"member_id": joined.member_id, "generation_id": joined.generation_id}
     await member.request(ApiKey.SYNC_GROUP, protocol_type="consumer", protocol_name="range", **named)
-    for _ in range(2):  # the first is parsed, as that before it names another member; the second repeats it
+    for _ in range(2):  # the first is parsed, because the last heartbeat named another member; the second repeats it
         assert (await member.request(ApiKey.HEARTBEAT, **named)).error_code is ErrorCode.none
     member.inject(ApiKey.HEARTBEAT, **named)
     other.inject(ApiKey.JOIN_GROUP, member_id="", **JOIN)

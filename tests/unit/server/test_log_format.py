@@ -71,7 +71,7 @@ def test_traceback_is_a_field() -> None:
     assert line["exception"].endswith("ValueError: password=***")
 
 
-def test_fields_are_those_around_the_code_and_its_tasks() -> None:
+def test_fields_that_are_set_around_code_are_in_lines_of_the_code_and_of_its_tasks() -> None:
     lines = Lines(JsonFormatter())
 
     async def serve(number: int) -> None:

@@ -74,7 +74,7 @@ async def test_invalid_request_is_rejected_in_its_place(broker: SmallBroker) -> 
 
 
 @broker_test
-async def test_failed_write_is_answered_to_every_request_of_the_turn(broker: SmallBroker) -> None:
+async def test_every_request_of_a_turn_gets_the_error_of_its_failed_write(broker: SmallBroker) -> None:
     broker.add_topic("a", 2)
     server = create_server(broker)
     producer = await Producer.open(await start_listening(server))

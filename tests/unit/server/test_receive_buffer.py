@@ -59,7 +59,8 @@ async def test_consecutive_large_requests_have_a_large_buffer(broker: SmallBroke
     large_bytes, large_limit = buffer_and_limit(accepted)
     assert large_bytes >= 2 * small_bytes
     assert large_limit > 1 << 20
-    # What the client has been allowed to send still fits, but it is allowed no more than before.
+    # What the client was allowed to send still fits, but from now on it may send no more than with
+    # a small buffer.
     for payload_bytes in (1, 1_000, 100_000, 200_000, 1):
         await produce_batches(client, payload_bytes, 20)
         now_bytes, now_limit = buffer_and_limit(accepted)
@@ -80,7 +81,7 @@ async def test_a_buffer_that_an_operator_has_set_stays(broker: SmallBroker) -> N
 
 
 @pytest.mark.parametrize("size", ["65536", str(SMALL_BUFFER_BYTES), "-1"])
-def test_a_set_size_is_that_of_the_listening_socket(size: str) -> None:
+def test_listening_socket_has_the_size_that_the_setting_names(size: str) -> None:
     default, config = Config.of(SETTINGS), Config.of(SETTINGS | {"socket.receive.buffer.bytes": size})
     assert not adapts_receive_buffers(config)
     assert not ConnectionLimits.from_config(config).adapts_receive_buffer

@@ -35,14 +35,14 @@ async def test_wait_of_a_fetch_is_its_remote_time(broker: SmallBroker) -> None:
     server = create_server(broker)
     port = await start_listening(server)
     consumer, producer = await RawConnection.open(port), await Producer.open(port)
-    (before,) = [one for one in server.connections if one.state.port == consumer.writer.get_extra_info("sockname")[1]]
+    (accepted,) = [one for one in server.connections if one.state.port == consumer.writer.get_extra_info("sockname")[1]]
     consumer.send(ApiKey.FETCH, FETCH_VERSION, 1, fetch_request({("a", 0): 1}, wait_ms=60_000, min_bytes=1))
-    await wait_until(lambda: [one.api for one in before.waiting_requests()] == [ApiKey.FETCH])
+    await wait_until(lambda: [one.api for one in accepted.waiting_requests()] == [ApiKey.FETCH])
     assert counts(server, ApiKey.FETCH)["total"] == 0
     await producer.produce((0, batch(b"x")))
     await consumer.receive()
     assert counts(server, ApiKey.FETCH) == {"queue": 1, "local": 1, "remote": 1, "send": 0, "total": 1}
-    assert not list(before.waiting_requests())
+    assert not list(accepted.waiting_requests())
     times = server.dispatcher.request_times.by_api[ApiKey.FETCH]
     assert times.total.sum_s >= times.remote.sum_s > 0
     await server.close()

@@ -108,7 +108,7 @@ async def test_principal_of_a_connection_is_that_of_the_client_certificate(
     lines = capture_log()
     without_certificate = await connect_with_tls(
         port, client_context(authority)
-    )  # with TLS 1.3 the client completes its handshake before
+    )  # with TLS 1.3 the client's handshake ends before the broker checks the certificate
     assert "certificate required" in await receive_alert(without_certificate)
     await wait_until(lambda: bool(lines()))
     assert lines()[0].endswith("the client has no certificate, and ssl.client.auth=required")

@@ -65,7 +65,7 @@ def test_invalid_certificates_are_reported_at_start(
 
 
 @pytest.mark.parametrize("name", ["PLAINTEXT", "NONE"])
-def test_http_takes_the_certificates_of_a_listener_with_tls_only(tmp_path: Path, keystore: Path, name: str) -> None:
+def test_http_takes_certificates_only_from_a_listener_with_tls(tmp_path: Path, keystore: Path, name: str) -> None:
     async def find() -> None:
         broker = tls_broker(tmp_path, keystore, **{"http.security.listener": name})
         server = create_server(broker)
