@@ -1,4 +1,4 @@
-"""A partition with a log in a folder that broker 1 leads. The test plays the followers."""
+"""A partition that broker 1 leads, with its log in a folder. The test plays the followers."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +59,7 @@ def partition_record(isr: tuple[int, ...] = (1, 2, 3), **fields: object) -> Part
 
 
 def create_leader(
-    folder: Path, peers: FakeClusterView, isr: tuple[int, ...] = (1, 2, 3), records: int = 0, **config: int
+    folder: Path, view: FakeClusterView, isr: tuple[int, ...] = (1, 2, 3), records: int = 0, **config: int
 ) -> Partition:
     """Broker 1's replica, which leads in epoch 1. `records`: number of records of epoch 0 in the
     log.
@@ -67,7 +67,7 @@ def create_leader(
     log = create_log(Storage(OsDisk(), Runtime()), str(folder / "t-0"), "t", 0, TOPIC, LogConfig(**config))  # type: ignore[arg-type]
     for _ in range(records):
         log.append_as_leader(BATCH, leader_epoch=0, now_ms=1)
-    return Partition("t", TOPIC, 0, log, partition_record(isr, leader_epoch=1), ME, lambda: 1, peers, peers.propose)
+    return Partition("t", TOPIC, 0, log, partition_record(isr, leader_epoch=1), ME, lambda: 1, view, view.propose)
 
 
 def update_metadata(partition: Partition, **change: object) -> None:

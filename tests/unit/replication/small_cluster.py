@@ -1,5 +1,5 @@
 """Brokers that replicate partitions over a simulated network. The test plays the controller: it
-sets the metadata of partitions, which reach all brokers at once or only some, and accepts or
+sets the metadata of partitions, sends it to all brokers at once or only to some, and accepts or
 rejects the ISRs that leaders propose.
 """
 
@@ -352,8 +352,8 @@ class SmallCluster:
         return self.loop.time() - started_s
 
     async def wait_until_equal(self, *nodes: int) -> None:
-        """Waits until all replicas of partition 0, or those of these nodes, have the same records
-        and high watermark.
+        """Waits until all replicas of partition 0, or those of these nodes, have the same log end,
+        which is also their high watermark. Asserts that their records are equal.
         """
         chosen = [self.nodes[node_id] for node_id in nodes or self.state[0].replicas]
 

@@ -230,7 +230,7 @@ async def test_configs_that_change_during_a_start_are_applied(tmp_path: Path, mo
         assert broker.config(MAX_CONNECTIONS) == 7
 
 
-def test_the_only_broker_of_a_cluster_with_a_register_is_taken_over(
+def test_the_only_broker_of_a_cluster_with_a_register_founds_a_quorum_with_its_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ottla 0.1 had no voters in the metadata log, and kept the register's value in

@@ -59,8 +59,8 @@ def test_rule_2_follower_truncates_diverging_records_although_both_log_ends_are_
 
 
 def test_rule_2_follower_keeps_records_above_its_high_watermark_if_the_leader_has_them() -> None:
-    """With truncation to the high watermark, a follower that becomes the leader would lose a record
-    of which it does not know that it is acknowledged.
+    """If it truncated to its high watermark and became the leader, a record would be lost that the
+    former leader has acknowledged.
     """
 
     async def scenario(cluster: SmallCluster) -> None:
@@ -199,7 +199,7 @@ def test_rejected_isr_member_does_not_bound_the_high_watermark(code: ErrorCode) 
     run_scenario(scenario)
 
 
-def test_topic_with_flush_messages_1_is_acknowledged_when_followers_have_synced_it() -> None:
+def test_records_of_a_topic_with_flush_messages_1_are_acknowledged_when_followers_have_synced_them() -> None:
     async def scenario(cluster: SmallCluster) -> None:
         for node in cluster.nodes.values():
             node.disk.set_sync_s(0.05, 0.05)

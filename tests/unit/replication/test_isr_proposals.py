@@ -16,7 +16,9 @@ from tests.unit.replication.leader_partition import BATCH, FakeClusterView, crea
 
 
 class FakeController:
-    """Responds with these error codes in order. An exception stands for a lost response."""
+    """Responds with these error codes in order, and raises an exception among them in place of a
+    response. `bump`: by how much the partition epochs of responses exceed those of requests.
+    """
 
     def __init__(self, *results: ErrorCode | Exception, bump: int = 1) -> None:
         self.results = list(results)

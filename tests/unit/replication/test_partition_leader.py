@@ -166,7 +166,7 @@ def test_follower_that_registers_again_while_a_proposal_is_rejected_joins_withou
     record_fetch(partition, 2, 0)  # an incarnation that the controller has just replaced
     proposal = partition.pending_isr_change
     assert proposal is not None
-    partition.leader.record_fetch(2, 21, 0, 0)  # the next one; there is nothing more for it to ask for
+    partition.leader.record_fetch(2, 21, 0, 0)  # the next incarnation, whose fetch waits for new records
     view.joinable[2] = 21
     partition.on_brokers_changed()
     partition.leader.on_isr_change_rejected(proposal)
