@@ -76,7 +76,7 @@ class CompactedLog:
         self.log.roll()
 
     def crash_and_open(self, *, clean: bool = False, recovery_point: int = 0) -> None:
-        """Opens the log as another process does."""
+        """Opens the log as a new process does after a crash, or after a clean stop (`clean`)."""
         self.storage.files.close_all()
         self.storage = Storage(OsDisk(), self.storage.runtime)
         checkpoint = LogCheckpoint(clean, self.log.end if clean else recovery_point, 0)
@@ -86,7 +86,7 @@ class CompactedLog:
         self._create_cleaner()
 
     def clean(self) -> bool:
-        """Returns False if no log is to be cleaned."""
+        """Cleans the log. Returns False if it needs no cleaning, or if that fails or is stopped."""
         return asyncio.run(self.cleaner.clean_filthiest_log()) is not None
 
     def records(self, start: int = 0) -> list[Record]:

@@ -174,8 +174,8 @@ def clean_log(
     buffer_bytes: int = 1 << 20,
     producers: ProducerStates | None = None,
 ) -> tuple[Log, int, CleanerStats]:
-    """The log after one cleaning, the offset where that ended, and its statistics. `end`: the first
-    uncleanable offset."""
+    """The log after one cleaning, the offset where the cleaning ended, and its statistics. `end`:
+    the first uncleanable offset."""
     end = log.stable if end is None else end
     offsets = OffsetMap(buffer_bytes, first_dirty)
     first_pass = CleanedTransactions(log.aborted)

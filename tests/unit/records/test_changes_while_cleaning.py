@@ -56,16 +56,16 @@ def test_cancelled_cleaning_stops_without_leftovers(compacted: CompactedLog) -> 
     compacted.fill()
     size = compacted.log.size
 
-    async def stopped() -> None:
-        reading = Gate(compacted)
+    async def clean_and_cancel() -> None:
+        gate = Gate(compacted)
         task = asyncio.ensure_future(compacted.cleaner.clean_filthiest_log())
-        await reading.wait_until_entered()
+        await gate.wait_until_entered()
         task.cancel()
-        reading.release()
+        gate.release()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(stopped())
+    asyncio.run(clean_and_cancel())
     assert compacted.log.size == size
     assert not [name for name in compacted.files() if name.endswith((file_names.CLEANED, file_names.SWAP))]
 
@@ -80,12 +80,12 @@ def test_io_max_bytes_per_second_paces_cleaning(tmp_path: Path) -> None:
     async def run() -> None:
         real = asyncio.sleep
 
-        async def noted(delay: float) -> None:
+        async def record_delay(delay: float) -> None:
             slept.append(delay)
             await real(0)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(asyncio, "sleep", noted)
+            patch.setattr(asyncio, "sleep", record_delay)
             await compacted.cleaner.clean_filthiest_log()
 
     asyncio.run(run())
@@ -99,13 +99,13 @@ async def test_recreated_log_has_no_cleaner_checkpoint(compacted: CompactedLog) 
     compacted.cleaner.forget_log("t", 0)
     assert compacted.cleaner.checkpoints == {}
 
-    async def written() -> bool:
+    async def is_checkpoint_file_empty() -> bool:
         return read_offsets(compacted.disk, f"{compacted.path}/{CHECKPOINT}") == {}
 
     compacted.cleaner.config = CleanerConfig(enabled=False, backoff_ms=10**9)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(compacted.cleaner.run())
-        await eventually_async(written)
+        await eventually_async(is_checkpoint_file_empty)
         running.cancel()
 
 
@@ -123,14 +123,14 @@ async def test_full_disk_does_not_end_the_cleaner(compacted: CompactedLog) -> No
             raise OSError(errno.ENOSPC, "No space left on device", path)
         original(path, data)
 
-    async def written() -> bool:
+    async def is_checkpoint_file_empty() -> bool:
         return read_offsets(compacted.disk, f"{compacted.path}/{CHECKPOINT}") == {}
 
     compacted.disk.replace_file = replace_file  # type: ignore[method-assign]
     compacted.cleaner.config = CleanerConfig(enabled=False, backoff_ms=1)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(compacted.cleaner.run())
-        await eventually_async(written)
+        await eventually_async(is_checkpoint_file_empty)
         running.cancel()
     assert failures == 2
 
@@ -145,7 +145,7 @@ class Gate:
         original = compacted.disk.open
         held = False
 
-        def opened(path: str, *, create: bool = False, read_only: bool = False):  # type: ignore[no-untyped-def]
+        def wait_and_open(path: str, *, create: bool = False, read_only: bool = False):  # type: ignore[no-untyped-def]
             nonlocal held
             if not held and threading.current_thread() is not threading.main_thread():
                 held = True
@@ -153,7 +153,7 @@ class Gate:
                 self._open.wait(30)
             return original(path, create=create, read_only=read_only)
 
-        compacted.disk.open = opened  # type: ignore[method-assign]
+        compacted.disk.open = wait_and_open  # type: ignore[method-assign]
 
     async def wait_until_entered(self) -> None:
         await asyncio.wait_for(self._entered.wait(), 30)

@@ -40,10 +40,10 @@ def test_log_is_compacted_in_place(compacted: CompactedLog) -> None:
 def test_small_segments_are_merged(compacted: CompactedLog) -> None:
     compacted.fill(rounds=30)
     compacted.clean()
-    small = len(compacted.log.segments)
+    before = len(compacted.log.segments)
     compacted.fill(rounds=5)
     compacted.clean()
-    assert len(compacted.log.segments) < small / 2
+    assert len(compacted.log.segments) < before / 2
     assert len(compacted.records()) == 10
 
 
@@ -55,7 +55,7 @@ def test_read_in_a_hole_returns_what_follows(compacted: CompactedLog) -> None:
     for offset in (0, 5, 89, 90, 95):
         data = compacted.log.read(offset, 1, up_to=compacted.log.end)
         assert next(header.last_offset for _, header in iter_batches(data)) >= offset, (
-            "a reader gets on, if only by an empty batch"
+            "a reader advances, if only past an empty batch"
         )
         assert compacted.records(offset)[0].offset == max(offset, 90)
     at = compacted.log.offset_for_timestamp(NOW_MS)
@@ -121,8 +121,8 @@ def test_aborted_transactions_are_removed_and_producer_state_stays(compacted: Co
 
 @pytest.mark.parametrize("seed", range(3))
 def test_committed_readers_see_the_same_values_of_a_compacted_log(tmp_path: Path, seed: int) -> None:
-    """Segments end inside transactions, and cleanings between a transaction's batches and its
-    marker."""
+    """Segments end inside transactions, and the log is cleaned between a transaction's batches and
+    its marker."""
     random = Random(seed)
     compacted = CompactedLog(tmp_path, replace(CONFIG, segment_bytes=600))
     sequences = {1000: 0, 1001: 0, 1002: 0}

@@ -19,21 +19,21 @@ def segments(*sizes: int, each: int = 100) -> list[SegmentSummary]:
 
 
 def plan_cleaning(
-    found: list[SegmentSummary],
+    summaries: list[SegmentSummary],
     config: LogConfig = COMPACT,
     *,
     start: int = 0,
     stable: int = 1000,
     checkpoint: int | None = None,
 ) -> DirtyRange | None:
-    return choose_range(found, config, start=start, end=1000, stable=stable, checkpoint=checkpoint, now_ms=NOW_MS)
+    return choose_range(summaries, config, start=start, end=1000, stable=stable, checkpoint=checkpoint, now_ms=NOW_MS)
 
 
 def test_a_log_is_cleaned_above_min_cleanable_dirty_ratio() -> None:
-    found = segments(50, 50, 7)
-    assert plan_cleaning(found) == DirtyRange(0, 200, 0, 100, is_overdue=False)
-    assert plan_cleaning(found, checkpoint=100) is None, "a half is not more than a half"
-    assert plan_cleaning(found, replace(COMPACT, min_cleanable_dirty_ratio=0.4), checkpoint=100) == DirtyRange(
+    summaries = segments(50, 50, 7)
+    assert plan_cleaning(summaries) == DirtyRange(0, 200, 0, 100, is_overdue=False)
+    assert plan_cleaning(summaries, checkpoint=100) is None, "a half is not more than a half"
+    assert plan_cleaning(summaries, replace(COMPACT, min_cleanable_dirty_ratio=0.4), checkpoint=100) == DirtyRange(
         100, 200, 50, 50, False
     )
 
@@ -45,36 +45,36 @@ def test_the_active_segment_is_never_cleaned() -> None:
 
 @pytest.mark.parametrize(("stable", "end"), [(199, 100), (200, 200), (150, 100), (250, 200), (300, 300), (99, None)])
 def test_range_ends_at_the_last_stable_offset(stable: int, end: int | None) -> None:
-    found = plan_cleaning(segments(10, 10, 10, 10), stable=stable)
-    assert (found.end if found else None) == end
+    dirty = plan_cleaning(segments(10, 10, 10, 10), stable=stable)
+    assert (dirty.end if dirty else None) == end
 
 
 def test_min_compaction_lag_ms_keeps_the_first_young_segment_and_all_later_ones() -> None:
-    found = segments(10, 10, 10, 10)
-    found[0] = replace(found[0], largest_timestamp=NOW_MS)  # its age does not matter, it is clean
-    found[1] = replace(found[1], largest_timestamp=NOW_MS - 2 * HOUR_MS)
-    found[2] = replace(found[2], largest_timestamp=NOW_MS - HOUR_MS + 1)
+    summaries = segments(10, 10, 10, 10)
+    summaries[0] = replace(summaries[0], largest_timestamp=NOW_MS)  # its age does not matter, it is clean
+    summaries[1] = replace(summaries[1], largest_timestamp=NOW_MS - 2 * HOUR_MS)
+    summaries[2] = replace(summaries[2], largest_timestamp=NOW_MS - HOUR_MS + 1)
     config = replace(COMPACT, min_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0)
-    assert plan_cleaning(found, config, checkpoint=100) == DirtyRange(100, 200, 10, 10, False)
-    found[2] = replace(found[2], largest_timestamp=NOW_MS - HOUR_MS)
-    assert plan_cleaning(found, config, checkpoint=100) == DirtyRange(100, 300, 10, 20, False)
+    assert plan_cleaning(summaries, config, checkpoint=100) == DirtyRange(100, 200, 10, 10, False)
+    summaries[2] = replace(summaries[2], largest_timestamp=NOW_MS - HOUR_MS)
+    assert plan_cleaning(summaries, config, checkpoint=100) == DirtyRange(100, 300, 10, 20, False)
 
 
 def test_max_compaction_lag_ms_overrides_the_ratio() -> None:
-    found = segments(1000, 10, 10)
+    summaries = segments(1000, 10, 10)
     config = replace(COMPACT, max_compaction_lag_ms=HOUR_MS)
-    assert plan_cleaning(found, config, checkpoint=100) is None
-    found[1] = replace(found[1], first_timestamp=NOW_MS - HOUR_MS)
-    assert plan_cleaning(found, config, checkpoint=100) is None
-    found[1] = replace(found[1], first_timestamp=NOW_MS - HOUR_MS - 1)
-    assert plan_cleaning(found, config, checkpoint=100) == DirtyRange(100, 200, 1000, 10, is_overdue=True)
+    assert plan_cleaning(summaries, config, checkpoint=100) is None
+    summaries[1] = replace(summaries[1], first_timestamp=NOW_MS - HOUR_MS)
+    assert plan_cleaning(summaries, config, checkpoint=100) is None
+    summaries[1] = replace(summaries[1], first_timestamp=NOW_MS - HOUR_MS - 1)
+    assert plan_cleaning(summaries, config, checkpoint=100) == DirtyRange(100, 200, 1000, 10, is_overdue=True)
 
 
 @pytest.mark.parametrize("checkpoint", [None, 40, 1001])
 def test_checkpoint_outside_of_the_log_is_ignored(checkpoint: int | None) -> None:
-    found = plan_cleaning(segments(10, 10, 10), start=50, checkpoint=checkpoint)
-    assert found is not None
-    assert found.first_dirty == 50
+    dirty = plan_cleaning(segments(10, 10, 10), start=50, checkpoint=checkpoint)
+    assert dirty is not None
+    assert dirty.first_dirty == 50
 
 
 def test_overdue_logs_come_first_then_the_highest_dirty_ratio() -> None:
@@ -86,9 +86,9 @@ def test_overdue_logs_come_first_then_the_highest_dirty_ratio() -> None:
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(1, 100))
 def test_adjacent_segments_are_grouped_up_to_the_segment_size(sizes: list[int], limit: int) -> None:
-    found = segments(*sizes)
-    groups = group_segments(found, replace(COMPACT, segment_bytes=limit), 100 * len(sizes))
-    assert [segment for group in groups for segment in group] == found
+    summaries = segments(*sizes)
+    groups = group_segments(summaries, replace(COMPACT, segment_bytes=limit), 100 * len(sizes))
+    assert [segment for group in groups for segment in group] == summaries
     for group, following in zip(groups, [*groups[1:], None], strict=True):
         total = sum(segment.size for segment in group)
         assert len(group) == 1 or total <= limit

@@ -79,7 +79,7 @@ def test_several_cleanings_with_little_memory_have_the_same_result(history: list
     assert producer_entries(step.producers) == producer_entries(log.producers)
 
 
-def test_transaction_before_the_dirty_part_does_not_affect_the_next_of_its_producer() -> None:
+def test_transaction_before_the_dirty_part_does_not_affect_the_next_transaction_of_its_producer() -> None:
     aborted: list[Write | End] = [Write(2, ((b"a", b"2"),)), End(2, commit=False)]
     log = write_history([Write(0, ((b"a", b"1"),)), *aborted, Write(2, ((b"a", b"3"),)), End(2, commit=True)])
     after, reached, _ = clean_log(log, first_dirty=3)
