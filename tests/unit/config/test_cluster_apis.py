@@ -1,5 +1,5 @@
-"""DescribeCluster and DescribeLogDirs against a whole broker, and every version of these APIs on
-the wire.
+"""DescribeCluster and DescribeLogDirs against a whole broker, and every version of these APIs and
+of the APIs for configs on the wire.
 """
 
 from pathlib import Path

@@ -46,7 +46,7 @@ def test_every_broker_setting_of_kafka_is_known() -> None:
     assert unknown == []
 
 
-def test_topics_have_exactly_the_settings_of_kafka() -> None:
+def test_topics_have_the_settings_of_kafka_and_marked_ones() -> None:
     ours = {name for name, setting in TOPIC_SETTINGS.items() if setting.is_ottla_only or setting.since_kafka}
     assert sorted(TOPIC_SETTINGS.keys() - ours) == sorted(KAFKA["topic"]) and not ours & KAFKA["topic"].keys()
 
@@ -97,17 +97,17 @@ def test_defaults_and_types_are_those_of_kafka_or_the_difference_is_documented(k
         assert structured or setting.type.code.name == type_name, name
 
 
-def test_dynamic_settings_are_those_of_kafka() -> None:
-    restart = {"listeners", "listener.security.protocol.map"}  # rebinding sockets while running comes later
-    restart |= {name for name in BROKER_SETTINGS if name.startswith("ssl.")}  # files are read again, names are not
-    restart.add("sasl.mechanism.inter.broker.protocol")  # brokers connect as they were started to
+def test_dynamic_settings_are_those_of_kafka_with_few_exceptions() -> None:
+    read_only = {"listeners", "listener.security.protocol.map"}  # sockets are bound once, when the broker starts
+    read_only |= {name for name in BROKER_SETTINGS if name.startswith("ssl.")}  # only the named files are read again
+    read_only.add("sasl.mechanism.inter.broker.protocol")  # brokers keep the mechanism with which they started
     for name, setting in BROKER_SETTINGS.items():
-        if name in KAFKA["broker"] and name not in restart:
+        if name in KAFKA["broker"] and name not in read_only:
             dynamic = KAFKA["broker"][name][2] == "dynamic"
             assert dynamic is (setting.update_mode is not UpdateMode.READ_ONLY), name
 
 
-def test_ignored_settings_are_dynamic_if_they_are_in_kafka() -> None:
+def test_ignored_settings_are_dynamic_if_kafkas_are() -> None:
     for name, (_, _, update_mode) in KAFKA["broker"].items():
         if why_ignored(name) and name not in REFUSED and name not in BROKER_SETTINGS:
             assert is_ignored_static(name) is (update_mode != "dynamic"), name

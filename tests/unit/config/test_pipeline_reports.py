@@ -67,13 +67,13 @@ async def read_reports(broker: Broker, name: str = "") -> dict[str, str]:
 @async_test
 async def test_report_is_described_and_not_in_the_metadata_log(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as broker:
-        end = broker.image.configs.copy()
+        configs = broker.image.configs.copy()
         assert await alter_report(context(broker, 1), PIPELINE_RESOURCE, "hourly", TEXT) == (ErrorCode.none, None)
         found = await read_reports(broker)
         assert msgspec.json.decode(found["hourly"], type=StoredReport).report == REPORT
         assert (await read_reports(broker, "hourly")).keys() == {"hourly"}
         assert await read_reports(broker, "daily") == {}
-        assert broker.image.configs == end
+        assert broker.image.configs == configs
         assert await alter_report(context(broker, 1), PIPELINE_RESOURCE, "hourly", None) == (ErrorCode.none, None)
         assert await read_reports(broker) == {}
 

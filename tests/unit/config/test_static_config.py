@@ -18,7 +18,6 @@ from ottla_broker.config import (
     find_setting_problems,
 )
 
-# The keys and the format of the file that Kafka ships for a single node.
 SASL_BETWEEN_BROKERS = {
     "listeners": "SASL_SSL://:1",
     "sasl.enabled.mechanisms": "SCRAM-SHA-512",
@@ -28,6 +27,7 @@ PLAIN_LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     'username="broker" password="one" user_broker="two";'
 )
+# The keys and the format of the file that Kafka ships for a single node.
 KAFKA_FILE = """\
 process.roles=broker,controller
 node.id=7
@@ -237,7 +237,9 @@ def test_advertised_listeners_default_to_the_listeners() -> None:
     )
 
 
-def test_the_node_of_a_broker_is_set_or_the_operators_or_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_node_is_the_setting_or_the_environment_variable_or_the_host_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("BROKER_NODE", raising=False)
     assert Config.load([], ["log.dirs=/a"])(BROKER_NODE) == socket.gethostname()
     monkeypatch.setenv("BROKER_NODE", "worker-3")
