@@ -146,7 +146,7 @@ def test_compatible_schemas_can_be_read_and_avros_own_checker_agrees(random: Ran
             fastavro.schemaless_reader(io.BytesIO(buffer.getvalue()), parsed_writer, parsed_reader)
 
 
-def test_types_that_double_are_compared_in_linear_time() -> None:
+def test_types_that_each_use_another_twice_are_compared_in_linear_time() -> None:
     levels: list[Any] = ["int"]
     for number in range(200):
         inner = levels[-1]

@@ -19,8 +19,8 @@ def latest(registry: Registry) -> Schema:
     return registry.state.versions("a")[-1].schema
 
 
-def test_a_text_alone_is_the_latest_version_with_its_metadata() -> None:
-    """Serialisers register texts; they neither remove metadata nor make another version."""
+def test_a_schema_without_metadata_takes_that_of_the_latest_version() -> None:
+    """Serialisers register texts alone; they neither remove metadata nor make another version."""
     registry = Registry()
     first = registry.register("a", DESCRIBED)
     assert registry.register("a", INT) == registry.register("a", DESCRIBED) == first
@@ -50,7 +50,7 @@ def test_a_config_has_defaults_and_overrides() -> None:
     assert len(registry.state.versions("a")) == 1
 
 
-def test_an_import_keeps_what_it_brings() -> None:
+def test_an_import_takes_no_metadata_of_the_version_before() -> None:
     registry = Registry()
     registry.register("a", DESCRIBED)
     registry.write(plan_mode(registry.state, "a", Mode.import_, force=True))

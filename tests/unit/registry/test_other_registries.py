@@ -2,7 +2,8 @@
 
 The records are those that a run of three registries left on one topic: Ottla registered schemas,
 the other registry took over, registered and deleted some, and stopped
-(docs/measurements/2026-11-29-schema-registries.md). A value "" is empty, null is none.
+(docs/measurements/2026-11-29-schema-registries.md). In the JSON files, a value "" is empty and null
+is a tombstone.
 """
 
 import json

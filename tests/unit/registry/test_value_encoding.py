@@ -133,7 +133,7 @@ def test_protobuf_message_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("path", [[0], [1], [0, 0], [63], [64, 3], [100_000]])
-def test_place_of_a_message_is_read_back(path: list[int]) -> None:
+def test_indexes_of_a_message_are_read_back(path: list[int]) -> None:
     data = write_message_indexes(path)
     assert read_message_indexes(data + b"x") == (path, len(data))
 
