@@ -1,4 +1,4 @@
-"""Entries of access control lists, one by one and any."""
+"""Entries of access control lists: `entry` builds one, `entries` is a Hypothesis strategy."""
 
 from hypothesis import strategies as st
 

@@ -103,7 +103,7 @@ def test_super_users_may_do_everything_and_others_only_what_an_entry_allows() ->
     assert not rules.allows(BOB, HOST, Operation.write, orders)
 
 
-def test_default_holds_only_where_no_entry_matches_the_resource() -> None:
+def test_everyone_is_allowed_only_where_no_entry_matches_the_resource() -> None:
     rules = authorizer_with(entry(Operation.read, "orders", principal="User:bob"), allow_if_no_acl=True)
     assert rules.allows(ALICE, HOST, Operation.read, Resource.topic("payments"))
     assert not rules.allows(ALICE, HOST, Operation.read, Resource.topic("orders"))

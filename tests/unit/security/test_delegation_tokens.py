@@ -1,4 +1,4 @@
-"""Delegation tokens: who logs in with one as whom, until when, and what the controller decides."""
+"""Delegation tokens: logins as a token's owner, their expiry, and what the controller decides."""
 
 import base64
 import hashlib
@@ -64,7 +64,7 @@ def test_token_logs_in_as_its_owner_until_it_expires(mechanism: str) -> None:
 @pytest.mark.parametrize(
     ("token_id", "password"), [(TOKEN.id, b"other"), ("unknown", SECRET.hmac_of("unknown")), ("", b"")]
 )
-def test_other_tokens_fail_at_the_same_step(token_id: str, password: bytes) -> None:
+def test_unknown_tokens_and_other_passwords_do_not_log_in(token_id: str, password: bytes) -> None:
     one, client = session_and_client("SCRAM-SHA-512", token_id, password)
     with pytest.raises(KafkaError) as failed:
         exchange(one, client)

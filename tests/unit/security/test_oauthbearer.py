@@ -44,7 +44,7 @@ CLAIMS: dict[str, Any] = {"sub": "alice@example.com", "iat": NOW, "exp": NOW + D
 
 
 def token(*, key: Any = RSA_KEY, algorithm: str = "RS256", headers: Any = None, **claims: Any) -> str:
-    """None: without the claim."""
+    """A signed token with CLAIMS and `claims`, without those that are None."""
     given = {name: value for name, value in (CLAIMS | claims).items() if value is not None}
     named = {"kid": "ec" if key is EC_KEY else "rsa"} if headers is None else headers
     encoded: str = jwt.encode(given, key, algorithm=algorithm, headers=named)

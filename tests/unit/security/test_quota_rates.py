@@ -25,7 +25,7 @@ BURST_S = 10.0
 def simulate_eager_client(
     limit: float, sizes: Iterator[int], until_s: float, round_trip_s: float
 ) -> list[tuple[float, int]]:
-    """(time, bytes) of a client that waits for nothing but its throttle times."""
+    """(time, bytes) of requests of a client that waits only for responses and throttle times."""
     bucket, now_s, sent = TokenBucket(BURST_S), 0.0, list[tuple[float, int]]()
     while now_s < until_s:
         size = next(sizes)
@@ -74,7 +74,7 @@ def test_bucket_accepts_no_more_than_its_burst_and_its_rate(limit: float, steps:
         now_s += pause_s
         if bucket.throttle_time_s(limit, now_s) > 0:
             continue
-        assert accepted <= limit * (BURST_S + now_s - 100.0) + 1e-6  # before what takes it below zero
+        assert accepted <= limit * (BURST_S + now_s - 100.0) + 1e-6  # before a request that may take it below zero
         bucket.take(partitions, limit, now_s)
         accepted += partitions
 
@@ -128,7 +128,7 @@ def test_default_of_a_type_counts_for_each_name_by_itself() -> None:
     assert find_client_quota(of_clients, PRODUCER_BYTE_RATE, "alice", "a") == ("", "a", 1.0)
 
 
-def test_own_quota_of_an_address_is_above_the_default() -> None:
+def test_quota_of_an_address_takes_precedence_over_the_default() -> None:
     quotas: Quotas = {
         (("ip", None),): {"connection_creation_rate": 1.0},
         (("ip", "::1"),): {"connection_creation_rate": 2.0},

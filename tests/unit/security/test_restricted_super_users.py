@@ -63,7 +63,7 @@ def test_entries_neither_give_nor_take_what_the_setting_gives() -> None:
     operator, other = parse_principal("User:operator"), parse_principal("User:other")
     authorizer = StandardAuthorizer((), parse_restricted_super_users("User:operator=Topic:Alter"), allow_if_no_acl=True)
     topic = Resource.topic("orders")
-    # A resource that no entry matches stays one: `allow.everyone.if.no.acl.found` decides about it.
+    # The setting is no entry: `allow.everyone.if.no.acl.found` still decides about this resource.
     assert authorizer.allows(other, "h", Operation.read, topic)
     entry = AccessControlEntry(
         ResourceType.topic, "*", PatternType.LITERAL, "User:*", "*", Operation.all, Permission.DENY

@@ -214,11 +214,11 @@ def test_first_users_are_read_from_the_command_line() -> None:
 def test_known_and_unknown_users_cost_the_same_work(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    def count(mechanism: ScramMechanism, name: str, *more: object) -> ScramCredential:
+    def record_name(mechanism: ScramMechanism, name: str, *more: object) -> ScramCredential:
         made.append(name)
         return make_credential(mechanism, PASSWORD, b"salt", 4096)
 
-    monkeypatch.setattr(sasl_session, "decoy_credential", count)
+    monkeypatch.setattr(sasl_session, "decoy_credential", record_name)
     one = session()
     one.begin("SCRAM-SHA-512", bare_tokens=False)
     escaped = user.replace("=", "=3D").replace(",", "=2C")
