@@ -77,7 +77,7 @@ def evaluate_rights(subject: str, missing: Sequence[MissingRight]) -> Finding:
     observed = f"it may not {needed[0]}"
     observed += f", and lacks {format_count(len(needed) - 1, 'other right')}" if len(needed) > 1 else ""
     if needed[0].right == SECRETS:
-        impact = "passwords, certificates and logins between brokers are kept in Secrets; open clusters need none"
+        impact = "passwords, certificates and logins between brokers are in Secrets; clusters without them need none"
         next_step = "helm upgrade ottla charts/ottla --reuse-values --set rbac.secrets=true"
         return Finding(AREA, subject, Severity.warning, observed, impact, next_step)
     impact = "the API server accepts resources, but the operator cannot reconcile them"
