@@ -105,7 +105,9 @@ class BrokerProcess:
         threading.Thread(target=self._copy_output, args=(self.process, self._ready), daemon=True).start()
 
     def wait_until_ready(self) -> None:
-        """Raises RuntimeError with the broker's output if it exits or is not ready in time."""
+        """Raises RuntimeError with the broker's output, and kills the broker, if it exits or is not
+        ready within READY_WITHIN_S.
+        """
         assert self.process is not None
         if not self._ready.wait(READY_WITHIN_S) or self.process.poll() is not None:
             code = self.process.poll()
@@ -191,8 +193,8 @@ def run_apache_kafka(
 ) -> Iterator[BrokerProcess]:
     """Runs one Apache Kafka broker in KRaft combined mode; parameters as in `run_ottla_broker`.
 
-    With `test_settings=False` its JVM has the heap that Kafka's start script sets, and only the
-    replication factors for a single broker remain of the test settings.
+    With `test_settings=False` its JVM has the heap that Kafka's start script sets. Of the test
+    settings it then has only the replication factors and minimum ISRs for a single broker.
     """
     base = (
         TEST_SETTINGS
@@ -236,18 +238,18 @@ def _run_broker(
 def add_listeners(
     broker: BrokerProcess, protocols: Mapping[str, str], *, controller_protocol: str = "PLAINTEXT"
 ) -> dict[str, int]:
-    """Sets the listeners of a broker that is not running: PLAINTEXT at its own port, and each of
-    `protocols`, by name, at a free one. Apache Kafka's controller has a listener of its own too.
-    Returns the ports by name.
+    """Sets the listeners of a broker that is not running: PLAINTEXT at its own port, and those of
+    `protocols` (listener name → security protocol) at free ports. Apache Kafka also gets the
+    listener CONTROLLER. Returns the ports by listener name.
     """
     ports = {"PLAINTEXT": broker.port} | {name: free_port() for name in protocols}
-    served = {"PLAINTEXT": "PLAINTEXT", **protocols}
+    protocol_of = {"PLAINTEXT": "PLAINTEXT", **protocols}
     if broker.kind == "kafka":
-        ports["CONTROLLER"], served["CONTROLLER"] = free_port(), controller_protocol
+        ports["CONTROLLER"], protocol_of["CONTROLLER"] = free_port(), controller_protocol
         _controller_port_file(broker).write_text(str(ports["CONTROLLER"]))
     broker.settings |= {
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in served.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocol_of.items()),
     }
     return ports
 
@@ -258,8 +260,8 @@ def _controller_port_file(broker: BrokerProcess) -> Path:
 
 
 def broker_environment() -> dict[str, str]:
-    """This process's environment, with byte code caching on. First on PYTHONPATH is the broker that
-    this process imports: the checkout's source or the compiled one.
+    """This process's environment, with byte code caching on. First on PYTHONPATH is the folder of
+    the package `ottla_broker` that this process imports: the checkout's source or the compiled one.
     """
     package = str(Path(ottla_broker.__file__ or "").parent.parent)
     inherited = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
@@ -288,8 +290,8 @@ def ottla_command(broker: BrokerProcess) -> list[str]:
 
 
 def kafka_command(broker: BrokerProcess, jvm: Sequence[str] = (), version: str = KAFKA) -> list[str]:
-    """Formats the log directory if it is not formatted. `jvm` replaces the options for a
-    short-lived JVM.
+    """The command line of Apache Kafka. Writes its server.properties, and formats the log directory
+    if it is not formatted. `jvm` replaces the options for a short-lived JVM.
     """
     controller = _controller_port_file(broker)
     if not controller.exists():

@@ -23,7 +23,9 @@ PHONE: Final = (390, 800)
 
 @contextmanager
 def run_chromium() -> Iterator[Browser]:
-    """Debian's Chromium, which `make test` installs as root."""
+    """Debian's Chromium, which `make test` installs where it runs as root. Skips the test, or fails
+    in CI, if it is missing.
+    """
     program = shutil.which("chromium") or skip_or_fail_in_ci(
         "Chromium is not installed (Debian: apt-get install chromium)"
     )
@@ -38,8 +40,8 @@ def run_chromium() -> Iterator[Browser]:
 
 @contextmanager
 def open_tab(browser: Browser, size: tuple[int, int] = WIDE, *, dark: bool = False) -> Iterator[Page]:
-    """A tab without cookies. Fails at the end if a page reported an error, among them everything
-    that the content security policy has stopped.
+    """A tab without cookies. Fails at the end if a page opened a dialog or reported an error; what
+    the content security policy stops is reported as one.
 
     It reuses a context of the browser whose tabs are closed, if there is one. For a new context the
     browser would start a process and compile the pages' scripts again.

@@ -124,8 +124,8 @@ class ProcessCluster:
         return [number for number, broker in self.brokers.items() if broker.is_running]
 
     def start(self) -> None:
-        """Starts all brokers and returns when each is ready and knows all others, and three are
-        voters; one, in a cluster of fewer than three.
+        """Starts all brokers. Returns when the cluster is healthy and the quorum has three voters,
+        or one if there are fewer than three brokers.
         """
         for broker in self.brokers.values():
             broker.spawn()
@@ -137,25 +137,25 @@ class ProcessCluster:
 
     # --- what clients see
 
-    def call_broker(self, broker: int, call: Callable[[Client], Any]) -> Any:
+    def call_broker(self, node_id: int, call: Callable[[Client], Any]) -> Any:
         """Runs a coroutine function with a client of this broker alone. Raises OSError,
         TimeoutError or KafkaError.
         """
 
         async def run() -> Any:
-            address = self.brokers[broker].bootstrap
+            address = self.brokers[node_id].bootstrap
             async with Client.connect(address, timeout_s=CALL_TIMEOUT_S, security=self.security) as client:
                 return await call(client)
 
         return asyncio.run(run())
 
-    def metadata(self, broker: int) -> MetadataResponse:
-        found: MetadataResponse = self.call_broker(broker, lambda client: client.metadata(None))
+    def metadata(self, node_id: int) -> MetadataResponse:
+        found: MetadataResponse = self.call_broker(node_id, lambda client: client.metadata(None))
         return found
 
-    def partition_states(self, broker: int) -> PartitionStates:
+    def partition_states(self, node_id: int) -> PartitionStates:
         """All partitions, according to this broker's metadata."""
-        return partition_states_of(self.metadata(broker))
+        return partition_states_of(self.metadata(node_id))
 
     def partition_state(self, topic: str, partition: int = 0) -> PartitionState:
         """One partition, according to the first broker that responds. Raises LookupError."""
@@ -167,13 +167,14 @@ class ProcessCluster:
         raise LookupError(f"no broker has metadata of {topic}-{partition}")
 
     def is_healthy(self, members: Sequence[int] = ()) -> bool:
-        """True if each of `members` (default: all) responds, knows the others and has all
-        partitions fully in sync.
+        """True if each of `members` (default: all) responds, knows the others and as many topics as
+        they do, and sees each partition led by an in-sync replica, with all its replicas on
+        `members` in sync.
         """
         return not self.health_problems(members)
 
     def wait_until_healthy(self, members: Sequence[int] = (), *, within_s: float = 60.0) -> None:
-        """Raises AssertionError with the problems if the cluster is not healthy by then."""
+        """Raises AssertionError with the problems if the cluster is unhealthy for `within_s`."""
         eventually(
             lambda: self.is_healthy(members),
             within_s=within_s,
@@ -261,7 +262,7 @@ def run_cluster(
 ) -> Iterator[ProcessCluster]:
     """Runs a cluster of `kind` "ottla" or "kafka".
 
-    `folder` is not removed when given. `disk_mebibytes` is the size of each broker's own disk (0:
+    A given `folder` is not removed. `disk_mebibytes` is the size of each broker's own disk (0:
     none). `settings` go to each broker, with `_` in place of `.`. `test_settings=False` leaves out
     the settings that shorten tests. `jvm`: see `kafka_command`.
     """

@@ -2,7 +2,8 @@
 
 `python -m tests.component_rights` writes it. The operator's rights in Kubernetes are those of the
 chart, a driver's are those of the Role that the operator creates for it, and rights in a cluster
-are the rules of the Users that the operator creates. Examples stand for the names in them.
+are the rules of the Users that the operator creates. Names in the list are those of the examples
+below.
 """
 
 import re
@@ -113,7 +114,7 @@ def _users(names: Sequence[str]) -> str:
 
 
 def _broker_rights() -> str:
-    """Raises AssertionError if brokers' pods have more than none."""
+    """What brokers may do in Kubernetes. Raises AssertionError if their pods have any rights."""
     spec = pod_template(CLUSTER, BrokerImages("broker", "1"), "settings", StartInputs())["spec"]
     assert spec["automountServiceAccountToken"] is False
     assert super_users(InterBrokerLogin.REQUIRED) == [f"User:{it}" for it in BROKER_USERS]
@@ -163,8 +164,9 @@ def _chart_rows() -> Iterator[str]:
 
 
 def _rule_blocks(template: str) -> Iterator[tuple[str, str]]:
-    """(value of the chart, rules in YAML) of each list of rules. Raises ValueError for a rule that
-    depends on anything but one value, because the list could not say so.
+    """(value of the chart, rules in YAML) of each list of rules; the value is empty for rules that
+    depend on none. Raises ValueError for a rule that depends on anything else than one value,
+    because the list could not say so.
     """
     rights = template.partition('{{- define "ottla.rights" }}\n')[2].partition("{{- $name")[0]
     lines: list[str] = []

@@ -78,7 +78,8 @@ def _run_go_build(source: Path, path: Path, linker: Sequence[str]) -> None:
 
 
 def run_builds(builds: Iterable[Callable[[], Path]]) -> int:
-    """Runs functions that build a program, prints its path, and returns an exit code.
+    """Runs functions that each build a program, prints the programs' paths, and returns an exit
+    code.
 
     ProgramUnavailable is a failure in continuous integration alone: elsewhere the tests that need
     the program are skipped.

@@ -37,9 +37,9 @@ MAIN: Final = "org.apache.iceberg.rest.RESTCatalogServer"
 
 @contextmanager
 def run_iceberg_catalog(folder: Path, store: S3Server | None = None, host: str = LOOPBACK) -> Iterator[str]:
-    """URL at the address `host` of a running server, whose tables are in `BUCKET` or, without a
-    store, in the folder `rest`. Its database is the file `catalog.db`. Skips the test, or fails in
-    CI, if its jars cannot be fetched.
+    """Runs a server at the address `host`, and yields its URL. Its tables are in `BUCKET` or,
+    without a store, in the subfolder `rest`; its database is the file `catalog.db`. Skips the test,
+    or fails in CI, if its jars cannot be fetched.
     """
     port = free_port()
     properties = {

@@ -1,9 +1,9 @@
-"""Programs of Java, such as Apache Kafka's own, fetched by Maven coordinates and stored outside the
+"""Java programs, such as Apache Kafka's own, fetched by Maven coordinates and stored outside the
 checkout.
 
 The jars lie in `$XDG_CACHE_HOME/ottla/jars/<version>` (default `~/.cache`). Maven fetches them
-where it is installed, otherwise Ivy, which PySpark includes as one jar. The repository to fetch
-from is the machine's own configuration.
+where it is installed, otherwise Ivy, which PySpark includes as one jar. They fetch from the
+repository that the machine's configuration names.
 """
 
 import os
@@ -23,7 +23,7 @@ from tests.locks import file_lock
 
 KAFKA = "4.1.1"
 KAFKA_4_2 = "4.2.0"  # the first with share groups and streams groups for production
-KAFKA_4_3 = "4.3.1"  # for share groups and streams groups
+KAFKA_4_3 = "4.3.1"  # the newest: for share groups, streams groups and unstable APIs
 # slf4j-simple is configured by system properties alone and needs no configuration file.
 COORDINATES = (
     "org.apache.kafka:kafka_2.13:{version}",
@@ -78,7 +78,7 @@ def fetch_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINAT
     wanted = [one.format(version=version) for one in coordinates]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "jars"
     home.mkdir(parents=True, exist_ok=True)
-    # Jars that are wanted with different others have folders of their own.
+    # Each other list of coordinates has a folder of its own.
     mark = crc32(" ".join(wanted).encode())
     name = version if coordinates is COORDINATES else f"{coordinates[0].split(':')[1]}-{version}-{mark:08x}"
     folder = home / name
@@ -98,8 +98,8 @@ def fetch_classpath(version: str = KAFKA, coordinates: Sequence[str] = COORDINAT
 def java_command(
     classpath: str, main: str, *arguments: str, options: Sequence[str] = (), jvm: Sequence[str] = ()
 ) -> list[str]:
-    """The command line of one of Kafka's programs, which logs warnings only. `jvm` replaces the
-    short-lived JVM's options.
+    """The command line of a Java program, which logs warnings only. `jvm` replaces the options for
+    a short-lived JVM.
     """
     chosen = jvm or (*SHORT_LIVED_JVM, *class_archive_options(classpath))
     return [java_program(), *chosen, *QUIET, *options, "-cp", classpath, main, *arguments]

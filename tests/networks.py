@@ -66,7 +66,7 @@ class NamespaceNetwork:
         finally:
             for host in network.hosts.values():
                 if host.namespace:
-                    # With the namespace alone, the kernel would remove its devices only later.
+                    # If only the namespace were deleted, the kernel would remove its devices later.
                     _run_ignoring_errors("ip", "link", "delete", f"{host.device}p")
                     _run_ignoring_errors("ip", "netns", "delete", host.namespace)
             _run_ignoring_errors("ip", "link", "delete", network.hosts[OUTSIDE].device)
@@ -81,8 +81,8 @@ class NamespaceNetwork:
         self._set_neighbour(sender, receiver, self.hosts[receiver].mac)
 
     def move_host(self, name: str, address: str) -> None:
-        """Gives a host another address. What is sent to the former one still arrives, and is
-        dropped.
+        """Gives a host another address, and restores the links to it. What is sent to the former
+        address still arrives, and is dropped.
         """
         before = self.hosts[name]
         host = self.hosts[name] = replace(before, address=address)
@@ -93,9 +93,9 @@ class NamespaceNetwork:
                 self.restore_link(other, name)
 
     def _set_neighbour(self, sender: str, receiver: str, mac: str) -> None:
-        here, there = self.hosts[sender], self.hosts[receiver]
-        words = ("neigh", "replace", there.address, "lladdr", mac, "dev", here.device, "nud", "permanent")
-        _run_ip(here, *words)
+        source, target = self.hosts[sender], self.hosts[receiver]
+        words = ("neigh", "replace", target.address, "lladdr", mac, "dev", source.device, "nud", "permanent")
+        _run_ip(source, *words)
 
     def _create_interfaces(self) -> None:
         outside = self.hosts[OUTSIDE]

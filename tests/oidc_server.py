@@ -66,7 +66,6 @@ class OidcServer:
             "client_secret": CLIENTS[client],
             "scope": "produce consume",
         }
-        # The server authenticates clients by HTTP Basic.
         request = urllib.request.Request(self.token_url, urllib.parse.urlencode(form).encode())
         with urllib.request.urlopen(request, timeout=10) as response:
             found = json.loads(response.read())

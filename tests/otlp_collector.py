@@ -88,7 +88,7 @@ def _value(value: Any) -> Any:
 
 @contextmanager
 def run_collector() -> Iterator[Collector]:
-    found: list[ReceivedSpan] = []
+    received: list[ReceivedSpan] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -97,7 +97,7 @@ def run_collector() -> Iterator[Collector]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             is_known = (self.path, self.headers["Content-Type"]) == ("/v1/traces", "application/x-protobuf")
             if is_known:
-                found.extend(parse_spans(body))
+                received.extend(parse_spans(body))
             answer = ExportTraceServiceResponse().SerializeToString()
             self.send_response(200 if is_known else 400)
             self.send_header("Content-Length", str(len(answer)))
@@ -109,5 +109,5 @@ def run_collector() -> Iterator[Collector]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Collector(f"http://127.0.0.1:{server.server_address[1]}", found)
+        yield Collector(f"http://127.0.0.1:{server.server_address[1]}", received)
         server.shutdown()

@@ -21,8 +21,8 @@ CLAIMS_FOLDER: Final = Path(tempfile.gettempdir()) / f"ottla-test-ports-{os.getu
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` consecutive ports that are free and not claimed, for the brokers of one
-    machine.
+    """Claims `count` consecutive ports that are free and not claimed, for the brokers of one
+    machine. Returns the first of them.
     """
     below = int(EPHEMERAL_RANGE.read_text().split()[0]) if EPHEMERAL_RANGE.exists() else 32_768
     CLAIMS_FOLDER.mkdir(exist_ok=True)

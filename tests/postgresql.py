@@ -1,4 +1,4 @@
-"""A PostgreSQL server of its own for a test session, from Debian's package `postgresql`."""
+"""A PostgreSQL server that tests start, from Debian's package `postgresql`."""
 
 from __future__ import annotations
 

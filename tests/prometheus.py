@@ -1,4 +1,4 @@
-"""A Prometheus server of its own for tests, from Debian's package `prometheus`."""
+"""A Prometheus server that tests start, from Debian's package `prometheus`."""
 
 import json
 import math
@@ -43,7 +43,7 @@ class Prometheus:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from error
 
     def values(self, expression: str) -> list[float]:
-        """The values of an instant query that are numbers."""
+        """The values of an instant query, without those that are NaN."""
         found = (float(one["value"][1]) for one in self.get("query", query=expression)["result"])
         return [value for value in found if not math.isnan(value)]
 
@@ -58,7 +58,7 @@ def find_program(name: str) -> str:
 
 @contextmanager
 def run_prometheus(folder: Path, targets: Sequence[Target], rules: Path) -> Iterator[Prometheus]:
-    """Scrapes and evaluates rules every second."""
+    """Runs a server that scrapes `targets` and evaluates the rules of a file every second."""
     program, port = find_program("prometheus"), free_port()
     static = [{"targets": [f"127.0.0.1:{one.port}"], "labels": dict(one.labels)} for one in targets]
     config = {

@@ -50,7 +50,9 @@ class S3Server:
         }
 
     def files(self, prefix: str) -> set[str]:
-        """Paths of the objects below the folder of the bucket, without the bucket."""
+        """Paths of the objects below the folder `prefix` of the bucket. They do not begin with the
+        bucket's name.
+        """
         selector = pyarrow.fs.FileSelector(f"{BUCKET}/{prefix}", recursive=True, allow_not_found=True)
         found = self.file_system().get_file_info(selector)
         return {it.path.removeprefix(f"{BUCKET}/") for it in found if it.is_file}

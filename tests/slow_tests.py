@@ -18,13 +18,15 @@ _deselected: Final = pytest.StashKey[int]()
 
 
 def slow(cases: Iterable[object]) -> list[Any]:
-    """Parameters of a test, which is slow with each of them. A tuple has the values of several."""
+    """Parameters of a test that is slow in each of these cases. A case with several parameters is a
+    tuple.
+    """
     return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases]
 
 
 def quick_and_slow(quick: Sequence[object], slow: Sequence[object]) -> list[Any]:
-    """Parameters of a test that takes several cases at once, such as seeds: `make test` runs it
-    with the first alone.
+    """Parameters of a test that takes several cases at once, such as seeds. `make test` runs it
+    with the cases `quick` alone.
     """
     return [pytest.param(quick, id="quick"), pytest.param(slow, id="slow", marks=pytest.mark.slow)]
 

@@ -14,7 +14,7 @@ def eventually(condition: Callable[[], T], *, within_s: float = 20.0, message: s
     """Calls `condition` until its result is true, and returns the result.
 
     Raises AssertionError with the last result after `within_s`. `message` names the condition; a
-    callable is called at that point and can include the state then.
+    callable is called after the last check, and can include the state at that time.
     """
     deadline = time.monotonic() + within_s
     while True:
@@ -39,8 +39,8 @@ async def eventually_async(condition: Callable[[], Awaitable[T]], *, within_s: f
 
 
 def pause_s(asked: float) -> float:
-    """The pause after a condition that was asked for at this time. It is three times as long as the
-    condition took: many conditions connect to brokers, and would keep a processor busy that the
-    brokers need.
+    """The pause after a check of the condition that began at the monotonic time `asked`: three
+    times as long as the check took, within SHORTEST_PAUSE_S and LONGEST_PAUSE_S. Many checks
+    connect to brokers, and would keep a processor busy that the brokers need.
     """
     return min(max(3 * (time.monotonic() - asked), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)

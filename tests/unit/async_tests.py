@@ -35,6 +35,6 @@ async def wait_until(condition: Callable[[], object]) -> None:
 
 
 async def run_event_loop(turns: int = 20) -> None:
-    """Lets other tasks run until they wait for something else than a turn of the event loop."""
+    """Lets other tasks run for `turns` iterations of the event loop."""
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from ottla_broker.security.principal import Principal
 
 
 class DenyAll:
-    """Denies every operation of every principal, while `denies`."""
+    """Denies every operation of every principal while `denies` is true; otherwise allows all."""
 
     denies = True
 

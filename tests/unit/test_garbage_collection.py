@@ -77,10 +77,10 @@ def test_survivors_of_a_long_collection_are_not_examined_again(limit: PauseLimit
 def test_removed_partitions_are_collected_once_there_are_many(
     limit: PauseLimit, clock: Clock, partitions: FakePartitions
 ) -> None:
-    for removed, hosts, is_thawed in ((MIN_REMOVED, 100, False), (9 * MIN_REMOVED, 40_000, False), (1001, 100, True)):
-        partitions.removed_count, partitions.count = 7 + removed, hosts
+    for removed, count, is_thawed in ((MIN_REMOVED, 100, False), (9 * MIN_REMOVED, 40_000, False), (1001, 100, True)):
+        partitions.removed_count, partitions.count = 7 + removed, count
         gc.collect()
-        assert (gc.get_freeze_count() == 0) is is_thawed, (removed, hosts)
+        assert (gc.get_freeze_count() == 0) is is_thawed, (removed, count)
     clock.collection_s = 2 * MAX_PAUSE_S
     gc.collect()
     clock.collection_s = 0

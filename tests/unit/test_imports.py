@@ -1,7 +1,7 @@
 """No module imports itself by way of others, and none hides that behind TYPE_CHECKING.
 
-import-linter's contracts in pyproject.toml hold the direction between packages; this holds it
-between modules.
+import-linter's contracts in pyproject.toml say which packages may import which; this file is about
+modules.
 """
 
 import ast
@@ -77,8 +77,9 @@ class Module:
 
 @cache
 def modules() -> dict[str, Module]:
-    """Each by its name. Not when the tests are collected, and without their trees: every collection
-    of garbage in this process would visit the trees' nodes, which are millions.
+    """All modules by their names. They are read by the first test, not while tests are collected,
+    and their syntax trees are not kept: every garbage collection of this process would visit the
+    millions of nodes.
     """
     found = {}
     for name, path in MODULES.items():

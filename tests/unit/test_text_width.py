@@ -16,8 +16,8 @@ def documents() -> list[str]:
 
 
 def long_lines(text: str) -> Iterator[int]:
-    """Numbers of the lines that are too long, except those that cannot be wrapped everywhere: of
-    tables and code, and with a link or an address.
+    """Numbers of the lines that are too long. Lines of tables and code, and lines with a link or an
+    address, do not count, because not all of them can be wrapped.
     """
     is_code = False
     for number, line in enumerate(text.splitlines(), 1):

@@ -40,7 +40,8 @@ async def items_between_pauses(items: int, *, iteration_s: float) -> list[int]:
     return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def whole_batches(slice_s: float) -> int:
+def items_in_slice(slice_s: float) -> int:
+    """The number of items that a slice takes; its last batch is a whole one."""
     return -(-round(slice_s / ITEM_S) // ITEMS_PER_BATCH) * ITEMS_PER_BATCH
 
 
@@ -55,13 +56,13 @@ def whole_batches(slice_s: float) -> int:
 )
 def test_slices_are_short_and_longer_on_a_busy_loop(iteration_s: float, slice_s: float) -> None:
     first, *others = asyncio.run(items_between_pauses(10_000, iteration_s=iteration_s))
-    assert first == whole_batches(MIN_SLICE_S)
-    assert set(others) == {whole_batches(slice_s)}
+    assert first == items_in_slice(MIN_SLICE_S)
+    assert set(others) == {items_in_slice(slice_s)}
 
 
 def test_request_that_arrives_in_a_slice_is_answered_before_the_next_one() -> None:
-    """On uvloop, as brokers run: the reader of a socket lets a later call answer, as a turn's small
-    Produce requests are."""
+    """On uvloop, as brokers run. The socket's reader leaves the answer to a later call of the loop,
+    as brokers do with small Produce requests."""
 
     async def scenario() -> None:
         loop, (client, server) = asyncio.get_running_loop(), socket.socketpair()
