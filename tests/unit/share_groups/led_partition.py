@@ -5,14 +5,14 @@ from typing import Any
 from ottla_broker.share_groups.dead_letters import DeadLetterConfig, DeadLetters
 from ottla_broker.wire.records import Record, encode_batch
 
-BATCHES, VALUE = 2_000, bytes(1_000)
+BATCH_COUNT, VALUE = 2_000, bytes(1_000)
 
 
 class FakeLog:
     """Batches of one record. `bytes_read`: by each call."""
 
     start = 0
-    end = BATCHES
+    end = BATCH_COUNT
 
     def __init__(self) -> None:
         self._batch = encode_batch([Record(0, None, VALUE)])

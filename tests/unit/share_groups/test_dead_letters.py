@@ -85,7 +85,7 @@ def test_a_later_leader_writes_the_dead_letters_again() -> None:
     assert after.take_dead_letters() == [DeadLetters(3, 4, 1, DeadLetterReason.unknown)]
 
 
-def test_a_dead_letter_names_its_record_and_copies_it_where_the_group_does() -> None:
+def test_a_dead_letter_names_its_record_and_copies_it_if_the_record_is_given() -> None:
     source = Record(5, b"k", b"v", ((("h", b"1")),), offset=7)
     letters = DeadLetters(7, 8, 3, DeadLetterReason.rejected)
     copied, missing = build_dead_letters(letters, "t", 2, "g", {7: source}, now_ms=99)
@@ -157,8 +157,8 @@ class FakeShareCoordinator:
 
 
 class FakeDeadLetterWriter:
-    """The next write of a state fails after each dead letter. `updates_before`: number of states
-    that were stored before each.
+    """After each write of dead letters, the next write of a state fails. `updates_before`: number
+    of states that were stored before each write.
     """
 
     def __init__(self, states: FakeShareCoordinator) -> None:
@@ -187,11 +187,11 @@ class FakePartition:
 
 def test_the_leader_archives_records_when_their_dead_letters_are_written() -> None:
     states = FakeShareCoordinator()
-    queue = FakeDeadLetterWriter(states)
+    dead_letters = FakeDeadLetterWriter(states)
     key, partition, client = SharePartitionKey("g", UUID(int=1), 0), cast(Any, FakePartition()), cast(Any, states)
 
     async def test() -> None:
-        leader = SharePartitionLeader(key, partition, client, ShareDeliveryConfig, lambda: True, int, queue)
+        leader = SharePartitionLeader(key, partition, client, ShareDeliveryConfig, lambda: True, int, dead_letters)
         await leader.load()
         records = leader._loaded_records()
         records.acquire("m", [Span(0, 1)], deadline_ms=1 << 60, enough=9, at_most=9)
@@ -205,6 +205,6 @@ def test_the_leader_archives_records_when_their_dead_letters_are_written() -> No
         leader.close()
 
     run_in_virtual_time(test())
-    assert queue.written == [DeadLetters(0, 1, 1, DeadLetterReason.rejected)]
-    assert queue.updates_before == [1], "the state archiving is stored before the dead letter is written"
+    assert dead_letters.written == [DeadLetters(0, 1, 1, DeadLetterReason.rejected)]
+    assert dead_letters.updates_before == [1], "the state `archiving` is stored before the dead letter is written"
     assert [one.start_offset for one in states.updates] == [0, 2], "also after a write that failed"

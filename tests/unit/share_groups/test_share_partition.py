@@ -53,7 +53,7 @@ def acknowledgement_error(records: SharePartition, *acknowledgements: Acknowledg
     return raised.value.code
 
 
-def test_accepted_records_are_done_with_once_that_is_stored() -> None:
+def test_accepted_records_are_finished_once_their_state_is_stored() -> None:
     records = new_partition()
     assert acquire(records, 0, 9) == [AcquiredSpan(0, 9, 1)]
     write = acknowledge(records, 0, 4, ACCEPT)
@@ -127,7 +127,7 @@ def test_impossible_acknowledgements_are_refused(given: Acknowledgement) -> None
     assert acknowledgement_error(records, given) is ErrorCode.invalid_request
 
 
-def test_offsets_that_a_former_leader_may_have_delivered_are_not_in_the_right_state() -> None:
+def test_acknowledgement_of_offsets_that_a_former_leader_may_have_delivered_gets_invalid_record_state() -> None:
     records = new_partition()
     given = Acknowledgement(0, 4, (ACCEPT,))
     assert acknowledgement_error(records, given) is ErrorCode.invalid_record_state
@@ -194,7 +194,7 @@ def test_a_member_gets_no_more_than_it_asks_for() -> None:
     assert acquire(records, 0, 9, "other") == [AcquiredSpan(4, 9, 1)]
 
 
-def test_offsets_without_records_are_passed() -> None:
+def test_offsets_without_records_are_skipped() -> None:
     records = new_partition()
     spans = [Span(2, 3), Span(6, 7)]
     acquired = records.acquire("m", spans, deadline_ms=30, enough=MANY, at_most=MANY)
@@ -236,8 +236,8 @@ MEMBERS = ("a", "b")
 
 @dataclass
 class Model:
-    """Runs operations on a share-partition, as its leader does, and counts what each offset has
-    had. `stored`: state at the share coordinator."""
+    """Runs operations on a share-partition, as its leader does, and keeps the holder of each offset,
+    its deliveries and whether it is done. `stored`: state at the share coordinator."""
 
     records: SharePartition = field(default_factory=lambda: new_partition(0, LIMIT, 12))
     stored: tuple[StateBatch, ...] = ()
@@ -323,7 +323,7 @@ class Model:
         self.records.restore(self.stored)
 
     def check(self) -> None:
-        """Raises AssertionError if a record below the start offset is not done with, or ranges have
+        """Raises AssertionError if a record below the start offset is not done, or ranges have
         gaps.
         """
         assert set(range(self.records.start_offset)) <= self.done, "a record is lost"
@@ -334,7 +334,7 @@ class Model:
         assert at == self.records.next_offset
 
     def finish(self) -> None:
-        """Everything can still be read to the end."""
+        """Asserts that members can acknowledge all records that are not done."""
         for _ in range(4 * END):
             while self.pending:
                 self.settle(0, stores=True)

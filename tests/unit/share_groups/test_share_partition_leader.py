@@ -18,11 +18,11 @@ from ottla_broker.share_groups.share_partition_leader import ShareFetchLimits, S
 from ottla_broker.share_groups.share_state import SharePartitionKey, StateUpdate
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.async_tests import async_test
-from tests.unit.share_groups.led_partition import BATCHES, FakeLog, FakePartition, NoDeadLetters
+from tests.unit.share_groups.led_partition import BATCH_COUNT, FakeLog, FakePartition, NoDeadLetters
 
 
 @async_test
-async def test_a_member_that_wants_one_record_does_not_have_the_whole_log_read() -> None:
+async def test_the_leader_does_not_read_the_whole_log_for_a_member_that_wants_one_record() -> None:
     log = FakeLog()
     config = ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
     partition: Any = FakePartition(log)
@@ -30,7 +30,7 @@ async def test_a_member_that_wants_one_record_does_not_have_the_whole_log_read()
     leader = SharePartitionLeader(
         SharePartitionKey("g", UUID(int=1), 0), partition, states, lambda: config, lambda: True, int, NoDeadLetters()
     )
-    leader._records = SharePartition(0, 5, BATCHES)
+    leader._records = SharePartition(0, 5, BATCH_COUNT)
     one = leader.deliver("m", ShareFetchLimits(max_bytes=50 << 20, enough=1, at_most=1))
     assert one is not None and one.acquired == [AcquiredSpan(0, 0, 1)]
     assert log.bytes_read.pop() < 20_000
@@ -54,7 +54,7 @@ async def test_leader_whose_state_epoch_is_fenced_closes_and_answers_not_leader(
     leader = SharePartitionLeader(
         SharePartitionKey("g", UUID(int=1), 0), partition, states, lambda: config, lambda: True, int, NoDeadLetters()
     )
-    leader._records = SharePartition(0, 5, BATCHES)
+    leader._records = SharePartition(0, 5, BATCH_COUNT)
     assert leader.deliver("m", ShareFetchLimits(max_bytes=1 << 20, enough=1, at_most=1)) is not None
     with pytest.raises(KafkaError, match="state epoch 2") as refused:
         await leader.acknowledge("m", [Acknowledgement(0, 0, (AcknowledgeType.accept,))])
@@ -69,7 +69,7 @@ async def test_nothing_is_delivered_after_the_session_with_the_controller_has_en
     states: Any = None
     key, config = SharePartitionKey("g", UUID(int=1), 0), ShareDeliveryConfig(isolation=READ_UNCOMMITTED)
     leader = SharePartitionLeader(key, partition, states, lambda: config, lambda: in_session[0], int, NoDeadLetters())
-    leader._records = SharePartition(0, 5, BATCHES)
+    leader._records = SharePartition(0, 5, BATCH_COUNT)
     limits = ShareFetchLimits(max_bytes=50 << 20, enough=1, at_most=1)
     assert leader.deliver("m", limits) is not None
     in_session[0] = False

@@ -15,11 +15,11 @@ from ottla_broker.share_groups.share_partitions import SharePartitions
 from ottla_broker.share_groups.share_state import SharePartitionKey, ShareState
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.async_tests import async_test, run_event_loop
-from tests.unit.share_groups.led_partition import BATCHES, FakeLog, FakePartition, NoDeadLetters
+from tests.unit.share_groups.led_partition import BATCH_COUNT, FakeLog, FakePartition, NoDeadLetters
 
 AT: TopicIdPartition = (UUID(int=1), 0)
 LIMITS = ShareFetchLimits(max_bytes=1 << 20, enough=1, at_most=1)
-NEVER_S = 15.0  # until a fetch would end without records
+MAX_WAIT_S = 15.0  # after which a fetch would end without records: longer than any test takes
 
 
 class FakePartitions:
@@ -55,7 +55,7 @@ class FakeShareCoordinator:
 
 
 class WaitingMember:
-    """Member `a`, whose fetch waits for records that there are not yet."""
+    """Member `a`, whose fetch waits for records that do not exist yet."""
 
     def __init__(self) -> None:
         self.topic, self.states = FakePartitions(), FakeShareCoordinator()
@@ -71,10 +71,10 @@ class WaitingMember:
         self.shares = SharePartitions(*parts)
 
     async def begin(self, turns: int = 20) -> "asyncio.Task[Any]":
-        """Opens a session and begins a fetch, and returns it after `turns` of the event loop."""
+        """Opens a session and begins a fetch, and returns it `turns` of the event loop later."""
         session = await self.shares.open_session("g", "a")
         session.update([AT], [])
-        fetch = asyncio.create_task(self.shares.fetch(session, LIMITS, min_bytes=1, max_wait_s=NEVER_S))
+        fetch = asyncio.create_task(self.shares.fetch(session, LIMITS, min_bytes=1, max_wait_s=MAX_WAIT_S))
         await run_event_loop(turns)
         return fetch
 
@@ -84,7 +84,7 @@ async def test_a_waiting_member_gets_records_after_another_has_opened_a_session(
     member = WaitingMember()
     fetch = await member.begin()
     await member.shares.open_session("g", "b")
-    member.topic.partition.log.end = BATCHES
+    member.topic.partition.log.end = BATCH_COUNT
     member.topic.wake_readers()
     delivered = (await fetch)[AT]
     assert isinstance(delivered, DeliveredRecords) and delivered.acquired == [AcquiredSpan(0, 0, 1)]
@@ -94,9 +94,9 @@ async def test_a_waiting_member_gets_records_after_another_has_opened_a_session(
 @pytest.mark.parametrize("turns", range(8))
 @async_test
 async def test_a_member_that_begins_gets_records_while_another_opens_a_session(turns: int) -> None:
-    """`turns`: of the event loop in between, during which the state is loaded."""
+    """`turns`: number of turns of the event loop in between, while the state is being loaded."""
     member = WaitingMember()
-    member.topic.partition.log.end = BATCHES
+    member.topic.partition.log.end = BATCH_COUNT
     fetch = await member.begin(turns)
     await member.shares.open_session("g", "b")
     delivered = (await fetch)[AT]
@@ -110,7 +110,7 @@ async def test_a_waiting_member_gets_records_from_the_offsets_that_were_set() ->
     fetch = await member.begin()
     member.states.start_offset = 7
     await member.shares.open_session("g", "b")
-    member.topic.partition.log.end = BATCHES
+    member.topic.partition.log.end = BATCH_COUNT
     member.topic.wake_readers()
     delivered = (await fetch)[AT]
     assert isinstance(delivered, DeliveredRecords) and delivered.acquired == [AcquiredSpan(7, 7, 1)]
@@ -118,7 +118,7 @@ async def test_a_waiting_member_gets_records_from_the_offsets_that_were_set() ->
 
 
 @async_test
-async def test_a_waiting_member_learns_that_another_broker_leads() -> None:
+async def test_a_waiting_member_gets_not_leader_or_follower_when_another_broker_leads() -> None:
     member = WaitingMember()
     fetch = await member.begin()
     member.topic.partition.is_leader = False
@@ -128,7 +128,7 @@ async def test_a_waiting_member_learns_that_another_broker_leads() -> None:
 
 
 @async_test
-async def test_a_waiting_member_of_a_broker_that_stops_looks_for_another_leader() -> None:
+async def test_a_waiting_member_of_a_broker_that_stops_gets_not_leader_or_follower() -> None:
     member = WaitingMember()
     fetch = await member.begin()
     member.shares.close()

@@ -66,11 +66,11 @@ def run_with_coordinator(
     """Runs a test on virtual time."""
 
     async def main() -> None:
-        states = ShareCoordinatorBroker(updates_per_snapshot)
+        broker = ShareCoordinatorBroker(updates_per_snapshot)
         try:
-            await test(states, await states.start())
+            await test(broker, await broker.start())
         finally:
-            states.coordinator.close()
+            broker.coordinator.close()
 
     run_in_virtual_time(main())
 
@@ -80,35 +80,35 @@ def update(start_offset: int, *batches: StateBatch, leader_epoch: int = 1) -> St
 
 
 def test_a_state_is_restored_from_snapshots_and_updates() -> None:
-    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+    async def test(broker: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 5)
         for at in range(5, 12):
             await coordinator.write(KEY, update(5, StateBatch(at, at, ACKED if at % 2 else AVAILABLE, 1)))
         before = await coordinator.find(KEY)
         assert before is not None and before.batches[0] == StateBatch(5, 5, ACKED, 1)
-        assert states.record_types() == [0, 1, 1, 1, 0, 1, 1, 1]
+        assert broker.record_types() == [0, 1, 1, 1, 0, 1, 1, 1]
         coordinator.close()
-        assert await (await states.start()).find(KEY) == before
+        assert await (await broker.start()).find(KEY) == before
 
     run_with_coordinator(test, updates_per_snapshot=3)
 
 
 def test_the_start_offset_does_not_go_back_when_a_leader_has_several_updates_in_flight() -> None:
-    """Else the records between, which are acknowledged, would be delivered again."""
+    """Otherwise acknowledged records in between would be delivered again."""
 
-    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+    async def test(broker: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         await coordinator.write(KEY, update(5))
         await coordinator.write(KEY, update(0, StateBatch(7, 8, ACKED, 1)))
-        for shard in (coordinator, await states.start()):
-            state = await shard.read(KEY, 1)
+        for each in (coordinator, await broker.start()):
+            state = await each.read(KEY, 1)
             assert (state.start_offset, state.batches) == (5, (StateBatch(7, 8, ACKED, 1),))
 
     run_with_coordinator(test)
 
 
 def test_former_leaders_and_former_offsets_are_fenced() -> None:
-    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+    async def test(broker: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         assert await error_of(coordinator.read(KEY, 1)) is ErrorCode.unknown_topic_or_partition
         await coordinator.initialize(KEY, 1, -1)
         await coordinator.read(KEY, 4)
@@ -124,22 +124,22 @@ def test_former_leaders_and_former_offsets_are_fenced() -> None:
 
 
 def test_a_state_that_is_initialized_again_keeps_what_was_acknowledged() -> None:
-    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+    async def test(broker: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, -1)
         await coordinator.write(KEY, update(5, StateBatch(7, 8, ACKED, 1)))
         await coordinator.initialize(KEY, 1, -1)
-        for shard in (coordinator, await states.start()):
-            state = await shard.read(KEY, 1)
+        for each in (coordinator, await broker.start()):
+            state = await each.read(KEY, 1)
             assert (state.start_offset, state.batches) == (5, (StateBatch(7, 8, ACKED, 1),))
 
     run_with_coordinator(test)
 
 
 def test_a_change_that_cannot_be_appended_changes_nothing() -> None:
-    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+    async def test(broker: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         before = await coordinator.find(KEY)
-        states.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
+        broker.journal.failure = KafkaError(ErrorCode.not_enough_replicas)
         write = coordinator.write(KEY, update(0, StateBatch(0, 4, ACKED, 1)))
         assert await error_of(write) is ErrorCode.coordinator_not_available
         assert await error_of(coordinator.delete(KEY)) is ErrorCode.coordinator_not_available
@@ -149,7 +149,7 @@ def test_a_change_that_cannot_be_appended_changes_nothing() -> None:
 
 
 def test_impossible_batches_are_refused() -> None:
-    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+    async def test(broker: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         for batch in (StateBatch(4, 3, ACKED, 1), StateBatch(-1, 3, ACKED, 1), StateBatch(0, 3, 1, 1)):
             assert await error_of(coordinator.write(KEY, update(0, batch))) is ErrorCode.invalid_request
@@ -158,19 +158,19 @@ def test_impossible_batches_are_refused() -> None:
 
 
 def test_a_deleted_state_stays_deleted() -> None:
-    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+    async def test(broker: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         await coordinator.delete(KEY)
         await coordinator.delete(KEY)
         assert await coordinator.find(KEY) is None
         coordinator.close()
-        assert await (await states.start()).find(KEY) is None
+        assert await (await broker.start()).find(KEY) is None
 
     run_with_coordinator(test)
 
 
 def test_records_before_the_oldest_snapshot_are_deleted() -> None:
-    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+    async def test(broker: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         await coordinator.initialize(KEY, 1, 0)
         cold = KEY._replace(partition=4)
         await coordinator.initialize(cold, 1, 0)
@@ -179,26 +179,26 @@ def test_records_before_the_oldest_snapshot_are_deleted() -> None:
         [shard] = coordinator._shards.values()
         await shard.prune()
         await shard.prune()
-        assert states.journal.start > 20
+        assert broker.journal.start > 20
         assert (await coordinator.find(cold)) is not None
 
     run_with_coordinator(test, updates_per_snapshot=5)
 
 
 def test_states_may_be_deleted_while_their_records_are_pruned() -> None:
-    async def test(states: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
+    async def test(broker: ShareCoordinatorBroker, coordinator: ShareCoordinator) -> None:
         cold = KEY._replace(partition=4)
         await coordinator.initialize(cold, 1, 0)
         await coordinator.initialize(KEY, 1, 0)
         for at in range(40):
             await coordinator.write(KEY, update(at, StateBatch(at, at, ACKED, 1)))
         [shard] = coordinator._shards.values()
-        states.journal.delay_s = 1
+        broker.journal.delay_s = 1
         pruning = asyncio.create_task(shard.prune())
         await asyncio.sleep(0)
         deleting = [asyncio.create_task(coordinator.delete(key)) for key in (KEY, cold)]
         await asyncio.gather(pruning, *deleting)
-        assert states.journal.start == 0
+        assert broker.journal.start == 0
 
     run_with_coordinator(test)
 
