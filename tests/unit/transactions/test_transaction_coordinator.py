@@ -25,8 +25,8 @@ ID = "tx"
 
 
 class CoordinatorBroker:
-    """A coordinator with one partition, which can be followed by another. `markers`: the markers
-    that it has sent; `can_write_markers`: cleared while no partition leader answers.
+    """A coordinator with one partition; `fail_over` replaces it by another. `markers`: the markers
+    that they have sent; `can_write_markers`: cleared while no partition leader answers.
     """
 
     def __init__(self, version: int = 2) -> None:
@@ -169,7 +169,7 @@ def test_next_coordinator_completes_the_decision_of_a_failed_one() -> None:
     run_with_broker(test)
 
 
-def test_coordinator_that_is_replaced_while_it_writes_a_completion_fails_nowhere() -> None:
+def test_coordinator_that_is_replaced_while_it_writes_a_completion_leaves_no_unhandled_error() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         failures: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
@@ -246,7 +246,7 @@ def test_transaction_in_two_phases_has_no_timeout_also_after_a_change_of_coordin
         producer = await broker.coordinator.init_producer_id(ID, 1, None, in_two_phases=True)
         await broker.coordinator.add_partitions(ID, producer, [T0], client_version=2)
         await broker.fail_over()
-        await asyncio.sleep(60 * 24 * 3_600)  # longer than its timeout is as a number
+        await asyncio.sleep(60 * 24 * 3_600)  # longer than its stored timeout, 2^31 - 1 ms
         assert broker.state() is TransactionState.ongoing and not broker.markers
         await broker.end(producer)
         await broker.coordinator.wait_until_idle(ID, 1)
@@ -268,7 +268,7 @@ def test_new_instance_waits_for_the_end_of_the_former_ones_transaction() -> None
     run_with_broker(test)
 
 
-def test_idle_id_expires_and_an_open_one_does_not() -> None:
+def test_idle_id_expires_and_stays_expired_after_a_change_of_coordinators() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         await broker.coordinator.init_producer_id("idle", 60_000, None)
         await asyncio.sleep(2 * 3_600 + 100)

@@ -115,7 +115,7 @@ def test_partitions_are_added_and_verified_for_the_current_producer_only() -> No
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_protocol_1_keeps_the_epoch_and_repeats_an_end(commit: bool) -> None:
+def test_transaction_version_1_keeps_the_epoch_and_repeats_an_end(commit: bool) -> None:
     current = ongoing(0)
     decided = end(current, current.producer, commit, 0)
     assert decided.producer == current.producer == producer_after_end(decided)
@@ -131,7 +131,7 @@ def test_protocol_1_keeps_the_epoch_and_repeats_an_end(commit: bool) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_protocol_2_raises_the_epoch_at_each_end_and_recognises_a_retry(commit: bool) -> None:
+def test_transaction_version_2_raises_the_epoch_at_each_end_and_recognises_a_retry(commit: bool) -> None:
     current = ongoing(2)
     decided = end(current, current.producer, commit, 2)
     assert decided.producer == (5, 4) == producer_after_end(decided)
@@ -146,7 +146,7 @@ def test_protocol_2_raises_the_epoch_at_each_end_and_recognises_a_retry(commit: 
     assert following.partitions == {T1}
 
 
-def test_protocol_2_gets_a_new_producer_id_when_epochs_are_used_up() -> None:
+def test_transaction_version_2_gives_a_new_producer_id_when_epochs_are_used_up() -> None:
     current = ongoing(2, LAST_CLIENT_EPOCH)
     decided = end(current, current.producer, True, 2)
     assert decided.producer == (5, MAX_EPOCH)  # of the markers
@@ -156,7 +156,7 @@ def test_protocol_2_gets_a_new_producer_id_when_epochs_are_used_up() -> None:
     assert end(completed, current.producer, True, 2) is completed  # the answer was lost
 
 
-def test_protocol_2_may_abort_a_transaction_that_the_producer_does_not_know_to_have_begun() -> None:
+def test_transaction_version_2_lets_a_producer_abort_when_no_transaction_has_begun() -> None:
     empty = begin()
     aborting = end(empty, empty.producer, False, 2)
     assert (aborting.state, aborting.producer) == (TransactionState.prepare_abort, (77, 1))
