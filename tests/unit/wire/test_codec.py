@@ -34,14 +34,16 @@ three_examples = settings(
 )
 
 
-def by_name() -> list[tuple[int, list[tuple[int, type, type]]]]:
-    keys: dict[int, list[tuple[int, type, type]]] = {}
+def versions_by_key() -> list[tuple[int, list[tuple[int, type, type]]]]:
+    found: dict[int, list[tuple[int, type, type]]] = {}
     for key, version, request, response in MESSAGES:
-        keys.setdefault(key, []).append((version, request, response))
-    return sorted(keys.items())
+        found.setdefault(key, []).append((version, request, response))
+    return sorted(found.items())
 
 
-@pytest.mark.parametrize(("key", "versions"), by_name(), ids=lambda value: str(value) if isinstance(value, int) else "")
+@pytest.mark.parametrize(
+    ("key", "versions"), versions_by_key(), ids=lambda value: str(value) if isinstance(value, int) else ""
+)
 @given(data=st.data())
 @three_examples
 def test_bytes_are_those_of_kio(key: int, versions: list[tuple[int, type, type]], data: st.DataObject) -> None:
@@ -95,7 +97,7 @@ def lost_fields(sent: Any, back: Any, via: MessageSchema) -> list[str]:
 
 
 def _is_preserved(field: FieldSchema, between: FieldSchema, sent: Any, back: Any) -> bool:
-    """True if the conversion keeps the value, or could not: the other version has another field."""
+    """True if the conversion keeps the value, or if the other version's field cannot hold it."""
     if (field.kind, field.array) != (between.kind, between.array):
         return True  # another field by the same name
     if sent is None:
@@ -112,9 +114,9 @@ def _is_preserved(field: FieldSchema, between: FieldSchema, sent: Any, back: Any
 @given(data=st.data())
 @three_examples
 def test_conversion_keeps_fields_that_both_versions_have(name: str, classes: list[type], data: st.DataObject) -> None:
-    here, there = data.draw(st.sampled_from(classes)), data.draw(st.sampled_from(classes))
-    sent = data.draw(instances(here))
-    assert lost_fields(sent, convert_message(convert_message(sent, there), here), schema_of(there)) == []
+    own, other = data.draw(st.sampled_from(classes)), data.draw(st.sampled_from(classes))
+    sent = data.draw(instances(own))
+    assert lost_fields(sent, convert_message(convert_message(sent, other), own), schema_of(other)) == []
 
 
 @pytest.mark.parametrize(("key", "version"), [(12, 0), (12, 4), (3, 1), (3, 12), (18, 4), (19, 7)])

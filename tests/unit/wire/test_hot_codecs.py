@@ -150,8 +150,8 @@ def test_fetch_responses_are_written_as_by_kio(version: int, data: st.DataObject
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_rule_16_old_produce_requests_can_be_read_and_answered(version: int) -> None:
-    """kio has no classes below 3: a request with one topic, one partition and three bytes, and the
-    layout of its answer.
+    """kio has no classes for versions below 3. The test has the bytes of a request with one topic,
+    one partition and three bytes of records, and checks the layout of the response.
     """
     body = b"\xff\xff" + (1000).to_bytes(4) + b"\0\0\0\x01\0\x01t" + b"\0\0\0\x01" + b"\0\0\0\x07" + b"\0\0\0\x03abc"
     frame = bytearray(b"\0\0" + version.to_bytes(2) + b"\0\0\0\x05" + b"\0\x02me" + body)

@@ -12,8 +12,8 @@ CHARACTERS = st.characters(exclude_categories=["Cs"])
 
 
 def escaped(text: str, *, key: bool) -> str:
-    """The text as java.util.Properties.store writes it to a Writer: unlike to an OutputStream, no
-    character becomes \\uXXXX.
+    """The text as java.util.Properties.store writes it to a Writer. To an OutputStream it would
+    write some characters as \\uXXXX.
     """
     written = ""
     for at, character in enumerate(text):
