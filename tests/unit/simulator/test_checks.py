@@ -13,7 +13,7 @@ TOPICS = {"events": Topic(ID, 1)}
 
 
 def example_history() -> History:
-    """A producer had two batches acknowledged; a group consumed and committed them."""
+    """Two batches of a producer were acknowledged; a group consumed and committed them."""
     history = History()
     history.topics["events"] = ExpectedTopic(exists=True, partitions=1)
     history.idempotent_producers.add("p")

@@ -12,7 +12,9 @@ BROKERS = 1
 
 
 def build_rule(*, violating_without: Collection[int], violating_with: Collection[int] = ()) -> DisabledRule:
-    """A rule without which, and with which, the runs of these seeds violate an invariant."""
+    """A rule with fake runs. Those of the seeds `violating_without` violate an invariant while the
+    rule is disabled, and those of `violating_with` while it is not.
+    """
     disabled = False
 
     @contextmanager
@@ -30,7 +32,7 @@ def build_rule(*, violating_without: Collection[int], violating_with: Collection
     return DisabledRule("a rule", disable_rule, BROKERS, partial(run, Plan.of))
 
 
-def test_other_seed_that_violates_with_the_rule_too_does_not_detect_it() -> None:
+def test_seed_that_is_not_likely_detects_a_rule_only_if_it_violates_nothing_with_the_rule() -> None:
     first, second, third = shortest_seeds(build_rule(violating_without=()))[:3]
     rule = build_rule(violating_without=(first, second), violating_with=(first,))
     assert detecting_seed(rule, (third,)) == second
