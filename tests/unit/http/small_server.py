@@ -12,7 +12,7 @@ WAITING = [ServedRequest(ApiKey.PRODUCE, 0.0, 0.0, 0.0), ServedRequest(ApiKey.FE
 
 
 def small_server() -> Any:
-    """A server with three connections and without requests."""
+    """A server that has served no request. On each of its three connections two requests wait."""
     pool = SimpleNamespace(allocated_bytes=12)
     listeners = ("PLAINTEXT", "PLAINTEXT", "INSIDE")
     return SimpleNamespace(

@@ -18,7 +18,7 @@ NAME = "ottla_request_duration_seconds"
 
 
 def expose(*, open_metrics: bool) -> str:
-    """The page of metrics after three requests and a flush."""
+    """The page of metrics after 101 requests and a flush."""
     times = RequestTimes(time.perf_counter)
     times.observe(ApiKey.PRODUCE, 0.0, 0.003, times=99)
     times.observe(ApiKey.PRODUCE, 0.0, 1.5)
@@ -26,7 +26,9 @@ def expose(*, open_metrics: bool) -> str:
     flushes = DurationHistogram()
     flushes.observe(0.02)
     families = [*LatencyMetrics().collect(times, flushes, 0.0), (BYTES_IN, [Sample(("t",), 7)])]
-    text = "".join(format_header(one, open_metrics=open_metrics) + format_samples(one, has) for one, has in families)
+    text = "".join(
+        format_header(one, open_metrics=open_metrics) + format_samples(one, samples) for one, samples in families
+    )
     return text + (OPEN_METRICS_END if open_metrics else "")
 
 

@@ -1,4 +1,4 @@
-"""What a broker does at once during a scrape, and scrapes while topics come and go."""
+"""What a scrape does in one iteration of the event loop, and scrapes while topics come and go."""
 
 import asyncio
 import sys
@@ -32,8 +32,9 @@ MANY: Final = 2_000
 """Partitions, connections and pushed series."""
 HOUR_MS: Final = "3600000"
 MAX_LINES: Final = MANY // 2
-"""Of one function, run in one iteration of the event loop: less than one for each of many. Other
-functions run in the same iteration, also those of timers that a busy machine has delayed.
+"""Limit of the lines of one function that run in one iteration of the event loop: fewer than one
+line for each of MANY. Functions are counted each by itself, because timers that a busy machine has
+delayed run in the same iteration.
 """
 
 
@@ -55,7 +56,7 @@ async def run_http_server(broker: Broker, server: Any) -> AsyncIterator[str]:
 
 
 async def scrape(url: str) -> str:
-    """From another thread, so that the loop does the server's work only."""
+    """The page of metrics, read in another thread so that the loop does only the server's work."""
 
     def read() -> str:
         with urllib.request.urlopen(url) as response:
@@ -114,7 +115,7 @@ def add_connections_and_series(broker: Broker, server: Any) -> None:
 async def test_a_scrape_does_little_in_one_iteration_of_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "_TICK_S", 3600.0)  # the scrape has the loop for itself
+    monkeypatch.setattr(maintenance, "_TICK_S", 3600.0)  # the scrape has the loop to itself
     async with run_broker(tmp_path, log_cleaner_backoff_ms=HOUR_MS, replica_lag_time_max_ms=HOUR_MS) as broker:
         await create_topic(broker.active_controller(), NewTopic("many", MANY, 1))
         await wait_until(lambda: len(broker.partitions) == MANY)
@@ -136,7 +137,7 @@ async def test_a_scrape_does_little_in_one_iteration_of_the_loop(
 
 
 @async_test
-async def test_topics_come_and_go_during_scrapes(tmp_path: Path) -> None:
+async def test_scrapes_are_complete_while_topics_come_and_go(tmp_path: Path) -> None:
     async with run_broker(tmp_path) as broker, run_http_server(broker, small_server()) as url:
         controller = broker.active_controller()
         await create_topic(controller, NewTopic("stays", 200, 1))
