@@ -43,12 +43,12 @@ def test_records_without_a_valid_header_have_no_trace() -> None:
     assert find_contexts([batch(*invalid), None, memoryview(b""), memoryview(bytes(61))]) == []
 
 
-def test_first_records_of_a_batch_are_read() -> None:
+def test_only_the_first_records_of_a_batch_are_read() -> None:
     plain = [Record(0, None, b"value")] * (MAX_RECORDS - 1)
     assert find_contexts([batch(*plain, record(1), record(2))]) == [context(1)]
 
 
-def test_first_batches_of_a_request_are_read() -> None:
+def test_only_the_first_batches_of_a_request_are_read() -> None:
     batches = [batch(record(number)) for number in range(1, MAX_BATCHES + 3)]
     assert find_contexts(batches) == [context(number) for number in range(1, MAX_BATCHES + 1)]
 
@@ -59,7 +59,7 @@ def test_number_of_contexts_is_bounded() -> None:
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_large_batches_are_not_read(compression: Compression) -> None:
-    """Neither those that are large nor those that decompress to much."""
+    """Nor are batches that are large only when decompressed."""
     large = record(1, value=bytes(MAX_BATCH_BYTES))
     assert find_contexts([batch(large, compression=compression)]) == []
 

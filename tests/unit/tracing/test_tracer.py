@@ -30,7 +30,7 @@ class TracedBroker:
     server: Server
 
     def send(self, *requests: bytes) -> list[Client]:
-        """Each on its own connection, all in one turn of the loop."""
+        """Sends each request on a connection of its own, all in one turn of the event loop."""
         clients = [Client(self.server, request) for request in requests]
         for client in clients:
             client.send()
@@ -75,7 +75,7 @@ async def test_error_of_a_request_is_its_status(tmp_path: Path) -> None:
 
 
 @async_test
-async def test_fetch_has_what_it_asks_for(tmp_path: Path) -> None:
+async def test_span_of_a_fetch_names_its_topic_and_offset(tmp_path: Path) -> None:
     with run_collector() as collector:
         async with run_traced_broker(tmp_path, collector) as traced:
             traced.send(plain_requests.produce_request(TOPIC, RECORDS), fetch_request(0, 0))
