@@ -1,4 +1,4 @@
-"""`.ci/compile`: what was compiled from the same sources is copied, and little is kept."""
+"""`.ci/compile`: what was compiled from the same sources is copied, and three results are kept."""
 
 import os
 import subprocess
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 COMPILE = Path(__file__).parents[3] / ".ci" / "compile"
-# Builds into its last argument, and counts its calls.
+# In place of Python. Its `setup.py` copies a file to the folder that the seventh argument names,
+# and adds a line to the file `calls`.
 PYTHON = """#!/bin/sh
 [ "$1" = setup.py ] || exit 0
 echo compiled >> calls

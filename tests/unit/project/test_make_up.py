@@ -19,7 +19,7 @@ def test_compiled_broker_is_run_if_it_is_up_to_date(tmp_path: Path, is_up_to_dat
     built.touch()
     if not is_up_to_date:
         os.utime(built, (0, 0))
-    # This Python has no header files: so nothing is compiled.
+    # This Python has no header files, so nothing is compiled.
     for name, line in (("python", "echo /nowhere"), ("ottla", 'echo "$1 on ${PYTHONPATH-the source}"')):
         (programs / name).write_text(f"#!/bin/sh\n{line}\n")
         (programs / name).chmod(0o755)

@@ -19,7 +19,7 @@ RULES = yaml.safe_load((ROOT / "charts/ottla/files/alerts.yaml").read_text())
 METRIC = re.compile(r"\b(?:kafka|ottla|process)_[a-z0-9_]+\b(?=[ {)\[]|$)")
 
 STRIMZI_METRICS = Path(__file__).with_name("strimzi_metrics.txt").read_text().splitlines()
-"""Of brokers and groups, in the dashboards of 2026-08-22 that docs/metrics.md names."""
+"""Metrics of brokers and groups, in Strimzi's dashboards of 2026-08-22 (docs/metrics.md)."""
 UNCOUNTED = " not counted"
 
 
@@ -73,7 +73,7 @@ def test_metrics_of_dashboards_and_rules_exist() -> None:
     assert not used - exported_metrics()
 
 
-def test_metrics_of_strimzis_dashboards_exist_but_those_that_are_not_counted() -> None:
+def test_metrics_of_strimzis_dashboards_exist_except_those_that_are_not_counted() -> None:
     exported = exported_metrics()
     expected = {name for name in STRIMZI_METRICS if not name.endswith(UNCOUNTED)}
     uncounted = {name.removesuffix(UNCOUNTED) for name in STRIMZI_METRICS} - expected

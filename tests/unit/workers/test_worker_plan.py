@@ -126,7 +126,7 @@ def test_settings_of_the_command_give_way_to_those_of_a_worker() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "257", ""])
-def test_a_number_of_workers_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_number_of_workers_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         main(["--workers", text, "--set", "log.dirs=/nowhere"])
     assert raised.value.code == CANNOT_START
