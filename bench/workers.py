@@ -25,7 +25,7 @@ from bench import machine, plain_requests, programs
 from bench.programs import ManyClientsResult
 from tests.brokers import BrokerProcess, ottla_command
 from tests.clients import librdkafka as rd
-from tests.ports import free_ports
+from tests.ports import first_of_free_ports
 
 CONNECTIONS = (50, 500)
 PARTITIONS = 12
@@ -74,7 +74,7 @@ class Target:
 def run_workers(count: int) -> Iterator[BrokerProcess]:
     """`count` workers, with a topic for each: `many-0`, …"""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-workers-") as folder:
-        port = free_ports(count)
+        port = first_of_free_ports(count)
         home = Path(folder)
         ready_line = f"{count} workers ready on "
         command = BrokerProcess("ottla", port, home / "data", home, {}, lambda it: _command(it, count), ready_line)

@@ -84,9 +84,9 @@ def partition_states_of(answer: MetadataResponse) -> PartitionStates:
     }
 
 
-def is_in_sync(bootstrap: str, topic: str, replicas: int, *, preferred: bool) -> bool:
-    """True if all partitions of a topic have this many in-sync replicas and, if `preferred`, their
-    preferred leader.
+def is_in_sync(bootstrap: str, topic: str, replica_count: int, *, preferred: bool) -> bool:
+    """True if all partitions of a topic have this many replicas, all in sync, and, if `preferred`,
+    their preferred leader. False if the topic or the broker is not found.
     """
 
     async def run() -> MetadataResponse:
@@ -98,7 +98,7 @@ def is_in_sync(bootstrap: str, topic: str, replicas: int, *, preferred: bool) ->
     except (OSError, KafkaError):
         return False
     return bool(seen) and all(
-        it.is_fully_in_sync and len(it.replicas) == replicas and (not preferred or it.leader == it.replicas[0])
+        it.is_fully_in_sync and len(it.replicas) == replica_count and (not preferred or it.leader == it.replicas[0])
         for it in seen
     )
 

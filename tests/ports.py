@@ -20,7 +20,7 @@ EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")  # the k
 CLAIMS_FOLDER: Final = Path(tempfile.gettempdir()) / f"ottla-test-ports-{os.getuid()}"
 
 
-def free_ports(count: int) -> int:
+def first_of_free_ports(count: int) -> int:
     """Claims `count` consecutive ports that are free and not claimed, for the brokers of one
     machine. Returns the first of them.
     """
@@ -37,7 +37,7 @@ def free_ports(count: int) -> int:
 
 
 def free_port() -> int:
-    return free_ports(1)
+    return first_of_free_ports(1)
 
 
 def _is_free(port: int) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from tests.brokers import TEST_SETTINGS, BrokerProcess, ottla_command
 from tests.clients import librdkafka as rd
 from tests.e2e.up_process import is_process_running
-from tests.ports import free_ports
+from tests.ports import first_of_free_ports
 from tests.waiting import eventually
 
 PARTITIONS = 6
@@ -25,7 +25,7 @@ def workers_command(broker: BrokerProcess) -> list[str]:
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[BrokerProcess]:
-    first = free_ports(5)
+    first = first_of_free_ports(5)
     settings = TEST_SETTINGS | {"http.listener": f"127.0.0.1:{first + 2}"}
     log_dir = tmp_path / "data"
     command = BrokerProcess("ottla", first, log_dir, tmp_path, settings, workers_command, "2 workers ready on ")

@@ -12,7 +12,7 @@ import yaml
 
 from tests.e2e.mirroring import read_log_bytes, read_records, read_watermarks
 from tests.e2e.up_process import UpProcess
-from tests.ports import free_ports
+from tests.ports import first_of_free_ports
 from tests.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -28,7 +28,7 @@ def copy_example(up: UpProcess) -> dict[str, str]:
     folder = up.folder / "resources"
     shutil.copytree(EXAMPLES / "two-sites", folder, ignore=shutil.ignore_patterns("pipeline*", "__pycache__"))
     (up.folder / "flights").symlink_to(EXAMPLES / "flights")
-    up.port = free_ports(len(CLUSTERS))
+    up.port = first_of_free_ports(len(CLUSTERS))
     clusters: list[Any] = list(yaml.safe_load_all((folder / "clusters.yaml").read_text()))
     assert tuple(it["metadata"]["name"] for it in clusters) == CLUSTERS
     for number, cluster in enumerate(clusters):

@@ -10,7 +10,7 @@ from tests.e2e.background_producer import produce_numbers
 from tests.e2e.up_process import UpProcess
 from tests.e2e.up_resources import Json, consume_values, resource, topic, wait_until_in_sync
 from tests.kube.certificates import CertificateAuthority, create_certificate_authority, create_server_certificate
-from tests.ports import free_ports
+from tests.ports import first_of_free_ports
 from tests.waiting import eventually
 
 BROKERS = 3
@@ -41,7 +41,7 @@ def served_certificate(port: int) -> str:
 def test_renewed_secret_is_read_by_brokers_that_keep_running(up: UpProcess, tmp_path: Path) -> None:
     authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])
     renewed, _ = create_server_certificate(authority, "renewed", ["IP:127.0.0.1"])
-    tls_port = free_ports(BROKERS)
+    tls_port = first_of_free_ports(BROKERS)
     ports = range(tls_port, tls_port + BROKERS)
     up.write_resources(cluster(up, tls_port), topic(partitions=6), tls_secret(authority, "tls"))
     up.start()

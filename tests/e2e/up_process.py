@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from tests.ottla_command import COMMAND, command_environment, run_ottla
-from tests.ports import free_ports
+from tests.ports import first_of_free_ports
 from tests.waiting import eventually
 
 TIMEOUT_S = 60.0
@@ -29,7 +29,7 @@ class UpProcess:
     """
 
     folder: Path
-    port: int = field(default_factory=lambda: free_ports(4))
+    port: int = field(default_factory=lambda: first_of_free_ports(4))
     brokers: int = 1
     process: "subprocess.Popen[str] | None" = None
     lines: list[str] = field(default_factory=list)

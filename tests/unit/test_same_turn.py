@@ -35,7 +35,7 @@ async def test_a_coroutine_continues_in_the_turn_that_completes_what_it_waits_fo
 
 
 @async_test
-async def test_a_coroutine_waits_for_asyncio_futures_for_a_turn_and_for_completed_futures() -> None:
+async def test_a_coroutine_may_wait_for_other_futures_and_for_sleep_0() -> None:
     async def wait() -> int:
         slow = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(slow.set_result, 3)

@@ -20,8 +20,9 @@ class Clock:
         return self.now_s
 
 
-async def items_between_pauses(items: int, *, iteration_s: float) -> list[int]:
-    """The number of items in each slice. `iteration_s`: what other tasks take in one iteration."""
+async def slice_sizes(count: int, *, iteration_s: float) -> list[int]:
+    """The number of items in each slice, of `count` items in all. `iteration_s`: the time that
+    other tasks take in one iteration of the event loop."""
     clock, loop, done = Clock(), asyncio.get_running_loop(), 0
     slices = TimeSlices(clock)
     seen: list[int] = []
@@ -32,7 +33,7 @@ async def items_between_pauses(items: int, *, iteration_s: float) -> list[int]:
         loop.call_soon(run_other_tasks)
 
     loop.call_soon(run_other_tasks)
-    async for batch in slices.batches(range(items)):
+    async for batch in slices.batches(range(count)):
         done += len(batch)
         clock.now_s += ITEM_S * len(batch)
     ends = list(dict.fromkeys(seen))
@@ -55,7 +56,7 @@ def items_in_slice(slice_s: float) -> int:
     ],
 )
 def test_slices_are_short_and_longer_on_a_busy_loop(iteration_s: float, slice_s: float) -> None:
-    first, *others = asyncio.run(items_between_pauses(10_000, iteration_s=iteration_s))
+    first, *others = asyncio.run(slice_sizes(10_000, iteration_s=iteration_s))
     assert first == items_in_slice(MIN_SLICE_S)
     assert set(others) == {items_in_slice(slice_s)}
 

@@ -46,7 +46,7 @@ def test_every_broker_setting_of_kafka_is_known() -> None:
     assert unknown == []
 
 
-def test_topics_have_the_settings_of_kafka_and_marked_ones() -> None:
+def test_topics_have_all_settings_of_kafka_and_others_only_if_they_are_marked() -> None:
     ours = {name for name, setting in TOPIC_SETTINGS.items() if setting.is_ottla_only or setting.since_kafka}
     assert sorted(TOPIC_SETTINGS.keys() - ours) == sorted(KAFKA["topic"]) and not ours & KAFKA["topic"].keys()
 

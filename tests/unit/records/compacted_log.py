@@ -68,10 +68,10 @@ class CompactedLog:
         self.log.append_as_leader(batch, leader_epoch=1, now_ms=self.now_ms, from_client=from_client)
         self.log.advance_high_watermark(self.log.end)
 
-    def fill(self, rounds: int = 10, keys: int = 10) -> None:
-        """Writes each key in each round, and rolls the segment."""
+    def fill(self, rounds: int = 10, key_count: int = 10) -> None:
+        """Writes each key in each round, and then rolls the segment."""
         for n in range(rounds):
-            for key in range(keys):
+            for key in range(key_count):
                 self.write(f"key-{key}", f"{n}-" + "x" * 50)
         self.log.roll()
 

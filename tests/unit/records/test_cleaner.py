@@ -162,7 +162,7 @@ def test_compacted_segments_have_no_gaps(compacted: CompactedLog) -> None:
     """Recovery does not know which topics are compacted. It cuts a log off at a gap between two
     segments."""
     compacted.fill(rounds=30)
-    compacted.fill(rounds=1, keys=3)
+    compacted.fill(rounds=1, key_count=3)
     for _ in range(2):
         compacted.clean()
         for segment, following in pairwise(compacted.log.segments):
@@ -190,7 +190,7 @@ def test_a_log_with_both_cleanup_policies_is_compacted_and_loses_old_segments(tm
     compacted = CompactedLog(tmp_path, replace(CONFIG, cleanup_delete=True, retention_ms=DAY_MS))
     compacted.fill()
     compacted.now_ms += DAY_MS + 1
-    compacted.fill(keys=5)
+    compacted.fill(key_count=5)
     assert compacted.log.apply_retention(compacted.now_ms)
     start = compacted.log.start
     assert start > 0

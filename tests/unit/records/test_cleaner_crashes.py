@@ -61,7 +61,7 @@ def write_history(compacted: CompactedLog) -> None:
     compacted.fill(rounds=2)
     compacted.clean()
     compacted.now_ms += DAY_MS + 1
-    compacted.fill(rounds=4, keys=40)
+    compacted.fill(rounds=4, key_count=40)
     # So that several segments become one.
     compacted.config = replace(compacted.config, segment_bytes=1 << 20)
     compacted.log.set_config(compacted.config)
@@ -70,7 +70,7 @@ def write_history(compacted: CompactedLog) -> None:
 def test_recovery_from_any_point_of_a_log_with_holes(compacted: CompactedLog) -> None:
     compacted.fill(rounds=8)
     compacted.write("b", "1", producer_id=5, sequence=0)
-    compacted.fill(rounds=4, keys=3)
+    compacted.fill(rounds=4, key_count=3)
     compacted.clean()
     compacted.write("c", "1")
     expected, end = compacted.table(), compacted.log.end

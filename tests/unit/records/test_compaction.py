@@ -63,13 +63,13 @@ def test_cleaning_keeps_what_readers_and_producers_need(history: list[Write | En
 
 @settings(max_examples=100)
 @given(histories, st.integers(1, 3))
-def test_several_cleanings_with_little_memory_have_the_same_result(history: list[Write | End], keys: int) -> None:
+def test_several_cleanings_with_little_memory_have_the_same_result(history: list[Write | End], key_count: int) -> None:
     log = write_history(history)
     whole, end, _ = clean_log(log)
     step, at = log, 0
     while at < end:
         step, reached, _ = clean_log(
-            step, first_dirty=at, end=log.stable, buffer_bytes=keys * BYTES_PER_KEY, producers=log.producers
+            step, first_dirty=at, end=log.stable, buffer_bytes=key_count * BYTES_PER_KEY, producers=log.producers
         )
         assert reached > at, "every cleaning makes progress"
         at = reached

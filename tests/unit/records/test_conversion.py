@@ -84,7 +84,7 @@ def test_markers_get_log_append_time_and_are_not_compressed() -> None:
     assert (after.compression, after.max_timestamp) == (Compression.none, 77)
 
 
-def test_compression_level_is_the_topics() -> None:
+def test_compression_level_is_that_of_the_topic() -> None:
     batch = encode_batch([Record(1, b"k", b"".join(b"%d;" % (n * n) for n in range(20_000)))])
     header = parse_batch_header(batch)
 
@@ -137,7 +137,7 @@ def test_bounds_of_timestamps_apply_to_every_record(
     assert [index for index, _ in refusal.value.record_errors] == outside
 
 
-def test_an_invalid_timestamp_decides_the_error_and_a_missing_key_comes_first_in_a_record() -> None:
+def test_an_invalid_timestamp_decides_the_error_code_and_a_missing_key_the_error_of_its_record() -> None:
     config = LogConfig(cleanup_compact=True, message_timestamp_before_max_ms=10)
     records = [Record(1000, b"k", b"v"), Record(1, None, b"v"), Record(1000, None, b"v"), Record(1, b"k", b"v")]
     batch = encode_batch(records)

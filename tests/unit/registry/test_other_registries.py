@@ -259,7 +259,7 @@ def test_any_metadata_and_rules_have_a_guid(other: dict[str, object]) -> None:
     assert Schema("AVRO", '"int"', metadata=other, rule_set={"domainRules": [5, {"tags": 5}], **other}).guid()
 
 
-def test_guids_are_found_while_a_context_has_their_schema() -> None:
+def test_schemas_are_found_by_guid_while_a_context_has_them() -> None:
     state = RegistryState()
     schema = Schema("JSON", '{"type":"string"}')
     guid_of_record = "00000000-0000-0000-0000-000000000007"

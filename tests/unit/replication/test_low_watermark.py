@@ -43,8 +43,8 @@ def delete_below(node: Node, *offsets: int, within_s: float = 5.0) -> "asyncio.T
     return node.process.run(send())
 
 
-async def create_partitions(cluster: SmallCluster, partitions: int = 1) -> None:
-    for index in range(partitions):
+async def create_partitions(cluster: SmallCluster, count: int = 1) -> None:
+    for index in range(count):
         cluster.set_partition(index, replicas=(1, 2, 3))
         for number in range(5):
             await cluster[1].append(b"%d" % number, index=index)

@@ -66,7 +66,7 @@ def test_later_batches_are_accepted_after_the_rejected_batch() -> None:
     assert not rejected and error_code(rejected, batch(6)) is None
 
 
-def test_only_retriable_rejections_are_kept_for_a_bounded_number_of_producers() -> None:
+def test_only_retriable_rejections_are_kept_and_only_of_a_bounded_number_of_producers() -> None:
     rejected = RejectedBatches()
     rejected.record_rejection(batch(5), KafkaError(ErrorCode.corrupt_message, "no"))
     rejected.record_rejection(encode_batch([Record(1, None, b"v")]), FULL)  # without idempotence
@@ -117,7 +117,9 @@ async def test_a_gap_is_out_of_order_only_for_a_leader_in_session(tmp_path: Path
 
 
 @async_test
-async def test_no_batch_is_out_of_order_if_the_one_before_it_came_before_the_replica_led(tmp_path: Path) -> None:
+async def test_no_batch_is_out_of_order_if_the_one_before_it_came_when_the_replica_was_no_leader(
+    tmp_path: Path,
+) -> None:
     async with run_broker(tmp_path) as broker:
         await create_topic(broker.active_controller(), NewTopic("t", 1, 1))
         partition = broker.partitions.leader("t", 0)

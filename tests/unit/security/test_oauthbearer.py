@@ -171,8 +171,8 @@ class Endpoint:
             raise OSError("it is down")
         return self.keys
 
-    async def wait_until_asked(self, fetches: int) -> None:
-        while self.fetches < fetches:
+    async def wait_until_asked(self, fetch_count: int) -> None:
+        while self.fetches < fetch_count:
             self._asked.clear()
             await self._asked.wait()
 
@@ -267,9 +267,9 @@ def no_pause_between_fetches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-async def run_until(keys: JsonWebKeySet, endpoint: Endpoint, fetches: int) -> "asyncio.Task[None]":
+async def run_until(keys: JsonWebKeySet, endpoint: Endpoint, fetch_count: int) -> "asyncio.Task[None]":
     running = asyncio.get_running_loop().create_task(keys.run())
-    await endpoint.wait_until_asked(fetches)
+    await endpoint.wait_until_asked(fetch_count)
     return running
 
 

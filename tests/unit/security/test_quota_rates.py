@@ -121,7 +121,7 @@ def test_the_most_specific_quota_applies(
     assert (found and found.limit) == expected
 
 
-def test_default_of_a_type_counts_for_each_name_by_itself() -> None:
+def test_default_quota_of_an_entity_type_applies_to_each_name_by_itself() -> None:
     of_users: Quotas = {(("user", None),): {PRODUCER_BYTE_RATE: 1.0}}
     assert find_client_quota(of_users, PRODUCER_BYTE_RATE, "alice", "a") == ("alice", "", 1.0)
     of_clients: Quotas = {(("client-id", None),): {PRODUCER_BYTE_RATE: 1.0}}

@@ -30,8 +30,8 @@ def buffer_and_limit(connection: Connection) -> tuple[int, int]:
     )
 
 
-async def produce_batches(client: RawConnection, payload_bytes: int, requests: int = 1) -> None:
-    for _ in range(requests):
+async def produce_batches(client: RawConnection, payload_bytes: int, count: int = 1) -> None:
+    for _ in range(count):
         client.send(ApiKey.PRODUCE, 9, 1, produce_request({("a", 0): batch(bytes(payload_bytes))}))
         await client.receive()
 

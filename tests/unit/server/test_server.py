@@ -105,7 +105,7 @@ async def test_responses_have_the_order_of_requests(broker: SmallBroker) -> None
 
 
 @broker_test
-async def test_records_that_wait_for_no_response_survive_the_end_of_their_connection(broker: SmallBroker) -> None:
+async def test_records_sent_with_acks_0_survive_the_end_of_their_connection(broker: SmallBroker) -> None:
     server = create_server(broker)
     (partition,) = broker.add_topic("a")
     connection = await RawConnection.open(await start_listening(server))

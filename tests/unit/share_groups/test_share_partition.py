@@ -236,8 +236,8 @@ MEMBERS = ("a", "b")
 
 @dataclass
 class Model:
-    """Runs operations on a share-partition, as its leader does, and keeps the holder of each offset,
-    its deliveries and whether it is done. `stored`: state at the share coordinator."""
+    """Runs operations on a share-partition, as its leader does, and keeps for each offset who holds
+    it, its deliveries and whether it is done. `stored`: state at the share coordinator."""
 
     records: SharePartition = field(default_factory=lambda: new_partition(0, LIMIT, 12))
     stored: tuple[StateBatch, ...] = ()

@@ -50,7 +50,7 @@ def telemetry() -> Telemetry:
     return Telemetry()
 
 
-def test_a_push_follows_its_subscription_at_any_time_and_the_next_after_an_interval(telemetry: Telemetry) -> None:
+def test_the_first_push_is_accepted_at_any_time_and_the_next_after_an_interval(telemetry: Telemetry) -> None:
     assert telemetry.get(START) is ErrorCode.none
     assert telemetry.push(START + 1) is ErrorCode.none
     assert telemetry.push(START + INTERVAL) is ErrorCode.throttling_quota_exceeded

@@ -25,7 +25,7 @@ def test_subscription_ids_are_kafkas(count: int) -> None:
     assert subscription_id(names, 300_000, instance) == IDS_OF_KAFKA[count]
 
 
-def test_a_client_gets_the_union_of_what_selects_it_with_the_shortest_interval() -> None:
+def test_a_client_gets_the_union_of_matching_subscriptions_with_the_shortest_interval() -> None:
     resources = [
         {"metrics": "a.,b.", "interval.ms": "60000"},
         {"metrics": "b.,c.", "interval.ms": "5000", "match": "client_id=orders-.*,client_software_name=librdkafka"},

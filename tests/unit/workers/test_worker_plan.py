@@ -60,14 +60,14 @@ def test_workers_advertise_consecutive_ports() -> None:
     assert [it.address for it in plans] == ["example.org:19092", "example.org:19093"]
 
 
-def test_workers_join_the_cluster_that_is_named_and_found_none() -> None:
+def test_workers_that_join_a_named_cluster_do_not_found_one() -> None:
     started = configs(plan_workers(config(controller_quorum_bootstrap_servers="other:9092"), 2, {}))
     assert not any(it(CLUSTER_FOUND) for it in started)
     servers = (("other", 9092), ("127.0.0.1", 9092), ("127.0.0.1", 9093))
     assert all(it.quorum_bootstrap_servers == servers for it in started)
 
 
-def test_workers_with_data_found_no_second_cluster() -> None:
+def test_workers_with_data_do_not_found_a_second_cluster() -> None:
     started = configs(plan_workers(config(), 2, {"/a": ["worker.5"], "/b": []}))
     assert not any(it(CLUSTER_FOUND) for it in started)
 
