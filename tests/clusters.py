@@ -86,7 +86,7 @@ def partition_states_of(answer: MetadataResponse) -> PartitionStates:
 
 def is_in_sync(bootstrap: str, topic: str, replica_count: int, *, preferred: bool) -> bool:
     """True if all partitions of a topic have this many replicas, all in sync, and, if `preferred`,
-    their preferred leader. False if the topic or the broker is not found.
+    their preferred leader. False if there is no such topic, or if the broker does not respond.
     """
 
     async def run() -> MetadataResponse:

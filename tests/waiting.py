@@ -18,29 +18,29 @@ def eventually(condition: Callable[[], T], *, within_s: float = 20.0, message: s
     """
     deadline = time.monotonic() + within_s
     while True:
-        asked = time.monotonic()
+        began_s = time.monotonic()
         seen = condition()
         if seen:
             return seen
         if time.monotonic() >= deadline:
             text = message() if callable(message) else message
             raise AssertionError(f"not within {within_s} s: {text or 'the condition'}; last seen: {seen!r}")
-        time.sleep(pause_s(asked))
+        time.sleep(pause_s(began_s))
 
 
 async def eventually_async(condition: Callable[[], Awaitable[T]], *, within_s: float = 20.0) -> T:
     """Like `eventually`, for a coroutine function. Raises TimeoutError after `within_s`."""
     async with asyncio.timeout(within_s):
         while True:
-            asked = time.monotonic()
+            began_s = time.monotonic()
             if seen := await condition():
                 return seen
-            await asyncio.sleep(pause_s(asked))
+            await asyncio.sleep(pause_s(began_s))
 
 
-def pause_s(asked: float) -> float:
-    """The pause after a check of the condition that began at the monotonic time `asked`: three
+def pause_s(began_s: float) -> float:
+    """The pause after a check of the condition that began at the monotonic time `began_s`: three
     times as long as the check took, within SHORTEST_PAUSE_S and LONGEST_PAUSE_S. Many checks
     connect to brokers, and would keep a processor busy that the brokers need.
     """
-    return min(max(3 * (time.monotonic() - asked), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+    return min(max(3 * (time.monotonic() - began_s), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)

@@ -84,8 +84,8 @@ def modules() -> dict[str, Module]:
     found = {}
     for name, path in MODULES.items():
         tree = ast.parse(path.read_text())
-        named = any(isinstance(node, ast.Name) and node.id == "TYPE_CHECKING" for node in ast.walk(tree))
-        found[name] = Module(set(imported_modules(name, tree)) - {name}, named)
+        names_type_checking = any(isinstance(node, ast.Name) and node.id == "TYPE_CHECKING" for node in ast.walk(tree))
+        found[name] = Module(set(imported_modules(name, tree)) - {name}, names_type_checking)
     return found
 
 

@@ -1,5 +1,5 @@
-"""Codecs: Ottla and other clients decompress what the other has compressed, and memory stays within
-its bound."""
+"""Codecs: Ottla reads what clients compress, and they read what Ottla compresses. Memory stays
+within its bound."""
 
 import gzip
 import struct

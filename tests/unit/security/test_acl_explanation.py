@@ -16,12 +16,12 @@ resources = st.builds(
 
 @given(st.lists(entries, max_size=8, unique=True), st.sampled_from(list(Operation)), resources)
 def test_explanation_and_authorizer_agree(
-    found: list[AccessControlEntry], operation: Operation, resource: Resource
+    acls: list[AccessControlEntry], operation: Operation, resource: Resource
 ) -> None:
     index = AclIndex()
-    for it in found:
+    for it in acls:
         index.add(it)
-    explanation = explain(found, ALICE, HOST, operation, resource)
+    explanation = explain(acls, ALICE, HOST, operation, resource)
     assert explanation.verdict is index.decide(ALICE, HOST, operation, resource)
     if explanation.deciding is not None:
         assert explanation.deciding in explanation.matching

@@ -97,32 +97,32 @@ def test_any_resource_of_a_type_is_allowed_if_some_name_is(
 
 
 def test_super_users_may_do_everything_and_others_only_what_an_entry_allows() -> None:
-    rules = authorizer_with(entry(Operation.all, permission=DENY, principal="User:*"), super_users=("User:alice",))
+    authorizer = authorizer_with(entry(Operation.all, permission=DENY, principal="User:*"), super_users=("User:alice",))
     orders = Resource.topic("orders")
-    assert rules.allows(ALICE, HOST, Operation.write, orders)
-    assert not rules.allows(BOB, HOST, Operation.write, orders)
+    assert authorizer.allows(ALICE, HOST, Operation.write, orders)
+    assert not authorizer.allows(BOB, HOST, Operation.write, orders)
 
 
 def test_everyone_is_allowed_only_where_no_entry_matches_the_resource() -> None:
-    rules = authorizer_with(entry(Operation.read, "orders", principal="User:bob"), allow_if_no_acl=True)
-    assert rules.allows(ALICE, HOST, Operation.read, Resource.topic("payments"))
-    assert not rules.allows(ALICE, HOST, Operation.read, Resource.topic("orders"))
+    authorizer = authorizer_with(entry(Operation.read, "orders", principal="User:bob"), allow_if_no_acl=True)
+    assert authorizer.allows(ALICE, HOST, Operation.read, Resource.topic("payments"))
+    assert not authorizer.allows(ALICE, HOST, Operation.read, Resource.topic("orders"))
 
 
 def test_deny_of_read_does_not_deny_describe() -> None:
-    rules = authorizer_with(entry(Operation.read, permission=DENY), entry(Operation.write))
-    assert rules.allows(ALICE, HOST, Operation.describe, Resource.topic("orders"))
-    assert not rules.allows(ALICE, HOST, Operation.read, Resource.topic("orders"))
+    authorizer = authorizer_with(entry(Operation.read, permission=DENY), entry(Operation.write))
+    assert authorizer.allows(ALICE, HOST, Operation.describe, Resource.topic("orders"))
+    assert not authorizer.allows(ALICE, HOST, Operation.read, Resource.topic("orders"))
 
 
 def test_a_decision_is_forgotten_when_an_entry_changes() -> None:
-    number, rules = UUID(int=1), authorizer_with()
+    entry_id, authorizer = UUID(int=1), authorizer_with()
     orders = Resource.topic("orders")
-    assert not rules.allows(ALICE, HOST, Operation.read, orders)
-    rules.update([number], {number: entry(Operation.read)})
-    assert rules.allows(ALICE, HOST, Operation.read, orders)
-    rules.update([number], {})
-    assert not rules.allows(ALICE, HOST, Operation.read, orders)
+    assert not authorizer.allows(ALICE, HOST, Operation.read, orders)
+    authorizer.update([entry_id], {entry_id: entry(Operation.read)})
+    assert authorizer.allows(ALICE, HOST, Operation.read, orders)
+    authorizer.update([entry_id], {})
+    assert not authorizer.allows(ALICE, HOST, Operation.read, orders)
 
 
 @pytest.mark.parametrize(

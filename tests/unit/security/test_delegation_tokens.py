@@ -39,13 +39,13 @@ class TokenClient(ScramClient):
 
 
 def session_and_client(mechanism: str, token_id: str, password: bytes) -> tuple[SaslSession, TokenClient]:
-    one = SaslSession(ListenerSasl(tuple(MECHANISMS)), lambda user, it: None, lambda: 100.0, find_token=find_token)
-    one.begin(mechanism, bare_tokens=False)
-    return one, TokenClient(mechanism, token_id, base64.b64encode(password).decode(), "clients-nonce")
+    session = SaslSession(ListenerSasl(tuple(MECHANISMS)), lambda user, it: None, lambda: 100.0, find_token=find_token)
+    session.begin(mechanism, bare_tokens=False)
+    return session, TokenClient(mechanism, token_id, base64.b64encode(password).decode(), "clients-nonce")
 
 
-def exchange(one: SaslSession, client: ScramClient) -> None:
-    client.verify(one.respond(client.final_message(one.respond(client.first_message))))
+def exchange(session: SaslSession, client: ScramClient) -> None:
+    client.verify(session.respond(client.final_message(session.respond(client.first_message))))
 
 
 def test_hmac_is_that_of_kafka() -> None:
@@ -55,21 +55,21 @@ def test_hmac_is_that_of_kafka() -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_token_logs_in_as_its_owner_until_it_expires(mechanism: str) -> None:
-    one, client = session_and_client(mechanism, TOKEN.id, SECRET.hmac_of(TOKEN.id))
-    exchange(one, client)
-    assert one.principal == ALICE and one.principal.token_authenticated
-    assert one.expires_s == 160.0
+    session, client = session_and_client(mechanism, TOKEN.id, SECRET.hmac_of(TOKEN.id))
+    exchange(session, client)
+    assert session.principal == ALICE and session.principal.token_authenticated
+    assert session.expires_s == 160.0
 
 
 @pytest.mark.parametrize(
     ("token_id", "password"), [(TOKEN.id, b"other"), ("unknown", SECRET.hmac_of("unknown")), ("", b"")]
 )
 def test_unknown_tokens_and_other_passwords_do_not_log_in(token_id: str, password: bytes) -> None:
-    one, client = session_and_client("SCRAM-SHA-512", token_id, password)
+    session, client = session_and_client("SCRAM-SHA-512", token_id, password)
     with pytest.raises(KafkaError) as failed:
-        exchange(one, client)
+        exchange(session, client)
     assert failed.value.code is ErrorCode.sasl_authentication_failed
-    assert one.has_failed and one.principal is None
+    assert session.has_failed and session.principal is None
 
 
 def test_envelope_says_that_a_client_has_logged_in_with_a_token() -> None:

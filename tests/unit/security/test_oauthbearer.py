@@ -187,7 +187,7 @@ def first_message(given: str, authorization_id: str = "", more: str = "") -> byt
     return f"n,{name},\x01auth=Bearer {given}\x01{more}\x01".encode()
 
 
-def session(keys: JsonWebKeySet, max_session_s: float = 0.0) -> SaslSession:
+def new_session(keys: JsonWebKeySet, max_session_s: float = 0.0) -> SaslSession:
     sasl = ListenerSasl(("OAUTHBEARER",), max_session_s={"OAUTHBEARER": max_session_s})
     validator = TokenValidator(keys, TokenRules(clock_skew_s=2 * DAY), lambda: NOW * 1000)
     return SaslSession(sasl, lambda user, mechanism: None, lambda: 100.0, validator)
@@ -202,32 +202,32 @@ def known_keys() -> JsonWebKeySet:
 @async_test
 async def test_session_ends_with_its_token_or_before() -> None:
     for max_session_s, expires_s in ((0.0, 100.0 + DAY), (60.0, 160.0), (2.0 * DAY, 100.0 + DAY)):
-        one = session(known_keys(), max_session_s)
-        one.begin("OAUTHBEARER", bare_tokens=False)
-        assert one.respond(first_message(token(), "alice@example.com", "traceId=1\x01")) == b""
-        assert (one.principal, one.expires_s) == (Principal("User", "alice@example.com"), expires_s)
-        assert one.may_send(ApiKey.PRODUCE)
+        session = new_session(known_keys(), max_session_s)
+        session.begin("OAUTHBEARER", bare_tokens=False)
+        assert session.respond(first_message(token(), "alice@example.com", "traceId=1\x01")) == b""
+        assert (session.principal, session.expires_s) == (Principal("User", "alice@example.com"), expires_s)
+        assert session.may_send(ApiKey.PRODUCE)
 
 
 @async_test
 async def test_token_that_expires_within_the_clock_skew_gives_a_session_that_is_over() -> None:
-    one = session(known_keys())
-    one.begin("OAUTHBEARER", bare_tokens=False)
-    one.respond(first_message(token(exp=NOW - 1000)))
-    assert (one.expires_s, one.lifetime_ms) == (100.0, 0)
-    assert not one.may_send(ApiKey.PRODUCE)
+    session = new_session(known_keys())
+    session.begin("OAUTHBEARER", bare_tokens=False)
+    session.respond(first_message(token(exp=NOW - 1000)))
+    assert (session.expires_s, session.lifetime_ms) == (100.0, 0)
+    assert not session.may_send(ApiKey.PRODUCE)
 
 
 @async_test
 async def test_rejected_token_is_answered_as_by_kafka() -> None:
-    one = session(known_keys())
-    one.begin("OAUTHBEARER", bare_tokens=False)
-    assert one.respond(first_message(token(exp=NOW - 3 * DAY))) == b'{"status":"invalid_token"}'
-    assert one.principal is None and not one.may_send(ApiKey.PRODUCE)
+    session = new_session(known_keys())
+    session.begin("OAUTHBEARER", bare_tokens=False)
+    assert session.respond(first_message(token(exp=NOW - 3 * DAY))) == b'{"status":"invalid_token"}'
+    assert session.principal is None and not session.may_send(ApiKey.PRODUCE)
     with pytest.raises(KafkaError) as failed:
-        one.respond(b"\x01")
+        session.respond(b"\x01")
     assert (failed.value.code, failed.value.message) == (ErrorCode.sasl_authentication_failed, REJECTED)
-    assert one.has_failed
+    assert session.has_failed
 
 
 @async_test
@@ -243,18 +243,18 @@ async def test_malformed_messages_and_other_authorization_ids_fail() -> None:
         b"n,,\x01host=a\x01\x01",
         b"n,,\x01auth=Bearer abc\x01",
     ):
-        one = session(known_keys())
-        one.begin("OAUTHBEARER", bare_tokens=False)
+        session = new_session(known_keys())
+        session.begin("OAUTHBEARER", bare_tokens=False)
         with pytest.raises(KafkaError) as failed:
-            one.respond(message)
+            session.respond(message)
         assert failed.value.code is ErrorCode.sasl_authentication_failed, message
 
 
 @async_test
 async def test_listener_without_an_endpoint_has_no_oauthbearer() -> None:
-    one = SaslSession(ListenerSasl(("OAUTHBEARER",)), lambda user, mechanism: None, lambda: 100.0)
+    session = SaslSession(ListenerSasl(("OAUTHBEARER",)), lambda user, mechanism: None, lambda: 100.0)
     with pytest.raises(KafkaError) as failed:
-        one.begin("OAUTHBEARER", bare_tokens=False)
+        session.begin("OAUTHBEARER", bare_tokens=False)
     assert failed.value.code is ErrorCode.unsupported_sasl_mechanism
 
 
@@ -297,11 +297,11 @@ async def test_login_with_a_new_key_waits_for_it() -> None:
     keys = endpoint.key_set()
     running = await run_until(keys, endpoint, 1)
     endpoint.keys = KEYS
-    one = session(keys)
-    one.begin("OAUTHBEARER", bare_tokens=False)
+    session = new_session(keys)
+    session.begin("OAUTHBEARER", bare_tokens=False)
     message = first_message(token())
-    await one.prepare(message)
-    assert one.respond(message) == b"" and one.principal is not None
+    await session.prepare(message)
+    assert session.respond(message) == b"" and session.principal is not None
     running.cancel()
 
 

@@ -86,24 +86,24 @@ def find_credential(user: str, mechanism: ScramMechanism) -> ScramCredential | N
 
 
 def new_session(mechanism: str) -> SaslSession:
-    one = SaslSession(ListenerSasl(("PLAIN", *MECHANISMS), {"alice": "right"}), find_credential, lambda: 100.0)
-    one.begin(mechanism, bare_tokens=False)
-    return one
+    session = SaslSession(ListenerSasl(("PLAIN", *MECHANISMS), {"alice": "right"}), find_credential, lambda: 100.0)
+    session.begin(mechanism, bare_tokens=False)
+    return session
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", *MECHANISMS])
 @settings(max_examples=200, deadline=None)
 @given(tokens=st.lists(st.binary(max_size=200), min_size=1, max_size=3))
 def test_arbitrary_bytes_never_log_in_and_fail_only_with_errors_of_sasl(mechanism: str, tokens: list[bytes]) -> None:
-    one = new_session(mechanism)
+    session = new_session(mechanism)
     for token in tokens:
         try:
-            one.respond(token)
+            session.respond(token)
         except KafkaError as error:
             assert error.code in (ErrorCode.sasl_authentication_failed, ErrorCode.illegal_sasl_state)
-            assert one.has_failed
+            assert session.has_failed
             break
-    assert one.principal is None
+    assert session.principal is None
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -113,17 +113,17 @@ def test_changed_messages_of_a_login_do_not_log_in(mechanism: str, data: st.Data
     """A valid exchange of which one message is changed in one byte, before the nonce of the first
     or before the proof of the last.
     """
-    client, one = ScramClient(mechanism, "alice", "right", "clients-nonce"), new_session(mechanism)
+    client, session = ScramClient(mechanism, "alice", "right", "clients-nonce"), new_session(mechanism)
     changes_first = data.draw(st.booleans())
     try:
         first = client.first_message
         final = client.final_message(
-            one.respond(change_byte(first, data, first.index(b"r=")) if changes_first else first)
+            session.respond(change_byte(first, data, first.index(b"r=")) if changes_first else first)
         )
-        one.respond(final if changes_first else change_byte(final, data, final.index(b"p=")))
+        session.respond(final if changes_first else change_byte(final, data, final.index(b"p=")))
     except KafkaError as error:
         assert error.code is ErrorCode.sasl_authentication_failed
-    assert one.has_failed and one.principal is None
+    assert session.has_failed and session.principal is None
 
 
 def change_byte(message: bytes, data: st.DataObject, before: int) -> bytes:

@@ -50,7 +50,7 @@ def test_produce_requests_are_read_as_by_kio(version: int, data: st.DataObject) 
 @few_examples
 def test_produce_responses_are_written_as_by_kio(version: int, data: st.DataObject) -> None:
     text = st.none() | st.text(max_size=9)
-    made = st.builds(
+    results = st.builds(
         ProduceResponsePartition,
         int32,
         codes,
@@ -61,7 +61,7 @@ def test_produce_responses_are_written_as_by_kio(version: int, data: st.DataObje
         st.lists(st.tuples(int32, text), max_size=3),
     )
     topics: Any = data.draw(
-        st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(made, max_size=3)), max_size=3)
+        st.lists(st.tuples(ids if version >= 13 else st.text(max_size=9), st.lists(results, max_size=3)), max_size=3)
     )
     answer = write_produce_response(version, 5, topics)
     found = read_response(bytes(answer[4:]), 0, version)
@@ -120,8 +120,8 @@ def test_fetch_responses_are_written_as_by_kio(version: int, data: st.DataObject
     leader = st.none() | st.tuples(st.integers(0, 1 << 30), int32)
     records = st.binary(max_size=100) | st.integers(4000, 9000).map(bytes)
     names = ids if version >= 13 else st.text(max_size=9)
-    made = st.builds(FetchResponsePartition, names, int32, codes, int64, int64, int64, records, aborted, leader)
-    partitions = data.draw(st.lists(made, max_size=6))
+    results = st.builds(FetchResponsePartition, names, int32, codes, int64, int64, int64, records, aborted, leader)
+    partitions = data.draw(st.lists(results, max_size=6))
     by_topic = {one.topic: [other for other in partitions if other.topic == one.topic] for one in partitions}
     topics: Any = list(by_topic.items())
     code, session = data.draw(codes), data.draw(int32)
