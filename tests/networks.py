@@ -16,7 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -48,7 +48,6 @@ class Host:
 @dataclass
 class NamespaceNetwork:
     hosts: dict[str, Host]
-    _cuts: dict[tuple[str, str], None] = field(default_factory=dict)
 
     @classmethod
     @contextmanager
@@ -73,11 +72,9 @@ class NamespaceNetwork:
 
     def cut_link(self, sender: str, receiver: str) -> None:
         """Stops delivering what `sender` sends to `receiver`."""
-        self._cuts[sender, receiver] = None
         self._set_neighbour(sender, receiver, UNUSED_MAC)
 
     def restore_link(self, sender: str, receiver: str) -> None:
-        self._cuts.pop((sender, receiver), None)
         self._set_neighbour(sender, receiver, self.hosts[receiver].mac)
 
     def move_host(self, name: str, address: str) -> None:

@@ -65,7 +65,7 @@ def test_references_are_found_by_their_names(draft: str) -> None:
         ({"type": "integer", "minimum": 1}, {"type": "integer"}, ["MINIMUM_ADDED"]),
         ({"enum": ["a"]}, {"enum": ["a", "b"]}, ["ENUM_ARRAY_NARROWED"]),
         ({"enum": ["a", "b"]}, {"enum": ["a"]}, []),
-        ({"enum": [True]}, {"enum": [1]}, ["ENUM_ARRAY_NARROWED", "TYPE_CHANGED"][:1]),
+        ({"enum": [True]}, {"enum": [1]}, ["ENUM_ARRAY_NARROWED"]),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {"type": "string"}, []),
         ({"oneOf": [{"type": "string"}]}, {"oneOf": [{"type": "string"}, {"type": "null"}]}, ["SUM_TYPE_NARROWED"]),
         ({"oneOf": [{"type": "string"}, True]}, True, ["SUM_TYPE_CHANGED"]),

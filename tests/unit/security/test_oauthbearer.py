@@ -23,7 +23,7 @@ from ottla_broker.security.principal import Principal
 from ottla_broker.security.sasl_session import ListenerSasl, SaslSession
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from tests.unit.async_tests import async_test
+from tests.unit.async_tests import async_test, virtual_time_test
 
 jwt = pytest.importorskip("jwt", reason="PyJWT, a dependency of the broker, is not installed")
 from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: E402
@@ -305,15 +305,19 @@ async def test_login_with_a_new_key_waits_for_it() -> None:
     running.cancel()
 
 
-@async_test
+@virtual_time_test
 async def test_key_that_stays_unknown_is_looked_for_once_a_minute() -> None:
     endpoint = Endpoint(KEYS)
     keys = endpoint.key_set()
     running = await run_until(keys, endpoint, 1)
-    for _ in range(10):
+    for _ in range(59):
         await keys.wait_for_key("forged")
+        await asyncio.sleep(1)
     await keys.wait_for_key("x" * 1001)
     assert endpoint.fetches == 2
+    await asyncio.sleep(1)
+    await keys.wait_for_key("forged")
+    assert endpoint.fetches == 3
     running.cancel()
 
 

@@ -369,11 +369,13 @@ async def test_unknown_host_is_reported_with_its_listener(broker: SmallBroker) -
 async def test_closing_the_server_closes_every_connection(broker: SmallBroker) -> None:
     broker.add_topic("a")
     server = create_server(broker)
-    wires = [await RawConnection.open(await start_listening(server))]
-    wires[0].send(ApiKey.FETCH, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
-    await wait_until(lambda: bool(server.connections))
+    port = await start_listening(server)
+    waiting, idle = await RawConnection.open(port), await RawConnection.open(port)
+    waiting.send(ApiKey.FETCH, 12, 1, fetch_request({("a", 0): 0}, wait_ms=10_000))
+    await wait_until(lambda: len(server.connections) == 2)
     await server.close()
-    assert await wires[0].is_closed_by_peer()
+    assert await waiting.is_closed_by_peer()
+    assert await idle.is_closed_by_peer()
 
 
 def test_every_declared_api_has_request_classes() -> None:

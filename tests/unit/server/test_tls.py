@@ -158,6 +158,7 @@ async def test_rule_18_failed_handshake_closes_its_connection_with_one_log_line(
     assert lines()[2].endswith("the client does not trust this broker's certificate (unknown authority)")
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await connect_with_tls(plain, client_context(authority))
+    await wait_until(lambda: len(lines()) == 4)
     assert lines()[3].endswith("the client uses TLS, and this listener does not")
     for _ in range(20):  # repeated failures are logged at intervals
         repeated = await RawConnection.open(port)

@@ -70,8 +70,15 @@ def test_used_up_epochs_give_a_new_producer_id() -> None:
     assert needs_new_producer_id(last, None)
     renewed = begin(last)
     assert (renewed.producer, renewed.previous_producer_id) == ((77, 0), 5)
-    retried = begin(renewed, ProducerIdAndEpoch(5, LAST_CLIENT_EPOCH)) if renewed.last_producer_epoch >= 0 else renewed
-    assert retried.producer_id == 77
+
+
+def test_a_producer_may_repeat_the_request_that_gave_it_a_new_producer_id() -> None:
+    used_up = ProducerIdAndEpoch(5, LAST_CLIENT_EPOCH)
+    last = TransactionMetadata(*used_up, 60_000)
+    renewed = begin(last, used_up)
+    assert renewed.producer == begin(renewed, used_up).producer == (77, 0)
+    assert error_raised_by(begin, renewed, ProducerIdAndEpoch(5, LAST_CLIENT_EPOCH - 1)) is ErrorCode.producer_fenced
+    assert error_raised_by(begin, begin(last), used_up) is ErrorCode.producer_fenced  # another instance began
 
 
 @pytest.mark.parametrize("version", [0, 2])
