@@ -1,4 +1,4 @@
-"""The brokers of a cluster as processes. Small scripts stand for brokers."""
+"""The brokers of a cluster as processes. Small scripts stand in for brokers."""
 
 import asyncio
 import json
@@ -40,8 +40,8 @@ def script_command(plan: BrokerProcessPlan, console: str, registry: str) -> Sequ
 
 
 class BrokerProcessWorld:
-    """`messages`: printed messages, without times. `changed`: set when a broker becomes ready or no
-    longer is.
+    """`messages`: printed messages, without times. `changed`: set when a broker becomes ready or
+    unready.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -125,13 +125,15 @@ def test_a_port_that_another_process_has_is_a_problem() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adjtimex is Linux's")
-def test_the_clock_s_state_is_the_kernel_s() -> None:
+def test_the_clock_s_state_is_read_from_the_kernel() -> None:
     is_synchronised, error_s = machine.read_clock()
     assert is_synchronised is not None and 0 <= error_s <= 16, "the kernel's bound is 16 s"
 
 
 class Reviewer:
-    """An API server on which a service account has these rights, in these namespaces alone."""
+    """An API server on which a service account has only these rights, as (verb and resource,
+    namespace). It rejects every review if `allowed` is None.
+    """
 
     def __init__(self, allowed: set[tuple[str, str | None]] | None) -> None:
         self._allowed = allowed

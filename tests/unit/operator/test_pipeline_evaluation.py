@@ -83,7 +83,7 @@ def test_a_driver_whose_runner_has_not_answered_is_starting() -> None:
 
 
 def with_status(readiness: Readiness, **status: Any) -> dict[str, Any]:
-    """A Pipeline with this status of its generation."""
+    """A Pipeline whose status is of its current generation."""
     conditions = render_conditions(Conditions(readiness, 1), (), "2026-01-01T00:00:00Z")
     return {"metadata": {"generation": 1}, "status": {"observedGeneration": 1, "conditions": conditions, **status}}
 

@@ -102,12 +102,12 @@ def test_a_cluster_that_has_or_can_elect_a_leader_is_not_recovered() -> None:
     st.lists(st.tuples(st.integers(1, 6), st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 3)), max_size=6),
     st.sets(st.integers(1, 5), min_size=1),
 )
-def test_no_recovery_beside_a_majority_and_none_from_a_shorter_log(
-    found: list[tuple[int, str, int, int]], voters: set[int]
+def test_no_recovery_is_planned_beside_a_majority_or_from_a_shorter_log(
+    drawn: list[tuple[int, str, int, int]], voters: set[int]
 ) -> None:
     replicas = [
         replica(broker, end, disk=disk, log_epoch=epoch, epoch=epoch, voters=tuple(sorted(voters)))
-        for broker, (_, disk, end, epoch) in {it[0]: it for it in found}.items()
+        for broker, (_, disk, end, epoch) in {it[0]: it for it in drawn}.items()
     ]
     alive = {it.broker for it in replicas if it.directory == "a" and it.broker in voters}
     try:

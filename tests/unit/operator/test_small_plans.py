@@ -77,8 +77,8 @@ def test_invalid_offset_argument_is_an_error() -> None:
     st.integers(0, 20),
     st.none() | st.integers(0, 50),
 )
-def test_resolved_offset_is_within_the_partition(text: str, start: int, more: int, now: int | None) -> None:
-    assert start <= parse_offset_spec(text, NOW).resolve(start, start + more, now, start) <= start + more
+def test_resolved_offset_is_within_the_partition(text: str, start: int, more: int, current: int | None) -> None:
+    assert start <= parse_offset_spec(text, NOW).resolve(start, start + more, current, start) <= start + more
 
 
 def test_timestamp_after_the_last_record_resolves_to_the_end() -> None:
