@@ -85,7 +85,7 @@ def test_run_without_rows_writes_nothing(archive: ClassArchive, java: Path) -> N
     assert not Path(f"{java}.listed").exists()
 
 
-def test_jvm_that_writes_no_archive_changes_nothing(archive: ClassArchive, java: Path) -> None:
+def test_jvm_that_fails_to_write_the_archive_leaves_no_file_but_the_lock(archive: ClassArchive, java: Path) -> None:
     set_script(java, f"{WRITES}exit 1")
     ArchiveWriter(archive, "/a.jar").run(lambda: True)
     assert [it.suffix for it in archive.file.parent.iterdir()] == [".lock"]

@@ -41,7 +41,7 @@ def test_rows_are_deleted_by_their_key() -> None:
     )
 
 
-def test_columns_are_the_same_in_other_letters() -> None:
+def test_columns_are_compared_without_regard_to_case() -> None:
     assert lake_sql.missing_columns({"A": "int", "b": "string"}, ["a"]) == {"b": "string"}
     assert lake_sql.add_columns_sql("t", {"b c": "array<int>"}) == "ALTER TABLE t ADD COLUMNS (`b c` array<int>)"
 
