@@ -116,8 +116,8 @@ def wait_for_batches(process: subprocess.Popen[bytes], report: Path, count: int)
 def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     record_counts: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
-    # As in the example, but for an end: it stops when all flights are read. Small batches at first,
-    # to be killed early.
+    # The example's pipeline, except that it stops when all flights are read. Batches are small at
+    # first, so that it is killed early.
     write_pipeline(tmp_path, batch=20_000, trigger={"availableNow": True})
     report = tmp_path / "progress.jsonl"
 
@@ -160,7 +160,7 @@ def newest(topics: Topics, topic: str) -> dict[str | None, dict[str, Any]]:
 
 
 def expected_table() -> dict[str | None, dict[str, Any]]:
-    """The same aggregates by DuckDB, from the raw data."""
+    """The result of the example's pipeline as DuckDB computes it from the raw data."""
     data = load.data_folder()
     sql = duckdb.connect()
     import pandas
@@ -208,11 +208,12 @@ def test_process_stops_on_sigterm(
         process.kill()
     lines = read_progress_log(tmp_path / "progress.jsonl")
     assert [line["state"] for line in lines if line["state"] != "running"] == ["starting", "stopping", "stopped"]
-    done = sum(line.get("written", 0) for line in lines)
-    assert len(topics.read("stopped-delays")) == done, "what is written is what the checkpoint knows of"
+    written = sum(line.get("written", 0) for line in lines)
+    assert len(topics.read("stopped-delays")) == written, "the progress log counts every written row"
     plotted = report.read_text()
     assert (
-        f'<th>Rows written</th><td class="number">{done:,}</td>' in plotted and '<td class="number">stopped' in plotted
+        f'<th>Rows written</th><td class="number">{written:,}</td>' in plotted
+        and '<td class="number">stopped' in plotted
     )
     assert {"Rows read per second", "Lag in records"} <= set(re.findall("<h2>(.*?)</h2>", plotted))
     ends = json.loads((tmp_path / "checkpoint" / "letters.json").read_text())["flights"]

@@ -65,7 +65,7 @@ def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipel
         "sinks": [{"from": "events", "topic": "quick-out"}, {"from": "slow", "topic": "slow-out"}],
         "consumerGroup": "slowest",
     }
-    for number, before in enumerate((-1001, 1)):  # librdkafka's number for: nothing committed
+    for number, before in enumerate((-1001, 1)):  # −1001: librdkafka's number for no committed offset
         topics.write("slow-in", {"id": number})
         seen: list[tuple[int, int]] = []
 

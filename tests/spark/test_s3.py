@@ -150,7 +150,7 @@ def test_iceberg_and_delta_tables_are_on_s3(pipeline: Runner, topics: Topics, st
 def test_iceberg_tables_of_a_rest_catalog_are_on_s3(
     pipeline: Runner, topics: Topics, store: S3Server, catalog: str, secrets: Path
 ) -> None:
-    """Reads by PyIceberg, and by DuckDB from its rows."""
+    """Read back by PyIceberg, and by DuckDB from PyIceberg's scan."""
     (secrets / "catalog").mkdir()
     (secrets / "catalog" / "credential").write_text("tester:secret")
     topics.create("s3-rest-in", partitions=2)
