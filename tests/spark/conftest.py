@@ -186,10 +186,10 @@ class Runner:
     def __call__(
         self, spec_: Mapping[str, Any], *, name: str = "p", stop_when: Callable[[list[Line]], bool] | None = None
     ) -> list[Line]:
-        """Runs a pipeline and returns the lines of its report.
+        """Runs a pipeline and returns the lines of its progress log.
 
         Without `stop_when` the pipeline ends by itself. With it, the pipeline is stopped when
-        `stop_when` is True for the lines that there are so far.
+        `stop_when` is True for the lines so far.
         """
         document = pipeline_document(spec_, name, is_endless=stop_when is not None)
         report = self.folder / "progress.jsonl"
@@ -273,7 +273,7 @@ def jdbc(database: PostgreSQL, table: str) -> dict[str, Any]:
 
 
 def count_written(lines: list[Line]) -> int:
-    """Number of rows that sinks have written, by the lines of a report."""
+    """Number of rows that sinks have written, by the lines of a progress log."""
     return sum(line.get("written", 0) for line in lines)
 
 

@@ -66,8 +66,8 @@ def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Top
     assert len(topics.read("dl-dead")) == 7, "letters are not written again"
     assert len(topics.read("dl-out")) == 2
 
-    # As if the process had been killed after the batch and before its letters: they are found when
-    # it goes on.
+    # As if the process had been killed after the batch and before its letters: the next run writes
+    # them.
     (pipeline.folder / "checkpoint" / ".letters.json.crc").unlink()
     (pipeline.folder / "checkpoint" / "letters.json").write_text('{"dl-in": {"0": 9}}')
     topics.write("dl-in", {"id": 5, "city": "Riva"})

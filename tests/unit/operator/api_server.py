@@ -31,7 +31,7 @@ class FakeApi:
     _versions: "count[int]" = field(default_factory=lambda: count(1))
 
     def put(self, kind: ObjectKind, resource: Json) -> Json:
-        """Replaces an object as another client than the operator."""
+        """Creates or replaces an object, as a client other than the operator."""
         metadata = resource["metadata"]
         version = str(next(self._versions))
         metadata.setdefault("uid", f"u{version}")

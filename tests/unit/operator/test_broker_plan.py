@@ -170,7 +170,7 @@ def test_console_is_served_unless_it_is_disabled_or_users_have_no_passwords() ->
     plans = plan_broker_processes([cluster(replicas=2)], HOME)
     assert [it.console_port for it in plans] == [10092, 10093]
     assert not [it for it in plans if {"console.enable", "http.listener"} & it.settings.keys()], (
-        "a port that is taken by another program restarts no broker"
+        "another port of the console restarts no broker"
     )
     scram = {"name": "a", "port": 9092, "authentication": "SCRAM"}
     certificates = {"name": "b", "port": 9093, "authentication": "TLS", "tls": True}

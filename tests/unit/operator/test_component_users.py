@@ -91,7 +91,7 @@ def test_without_access_rules_a_user_has_only_a_password() -> None:
     ("listeners", "needed"),
     [([PLAIN], False), ([SCRAM], True), ([SCRAM, PLAIN], False), ([TLS], False), ([TLS, SCRAM], True)],
 )
-def test_users_are_made_where_clients_cannot_go_without_a_login(listeners: list[Json], needed: bool) -> None:
+def test_users_are_created_only_where_clients_need_a_password(listeners: list[Json], needed: bool) -> None:
     demo = Cluster.parse(samples.cluster(listeners=listeners, tls={"secretRef": {"name": "certs"}}))
     assert needs_pipeline_user(Pipeline.parse(samples.pipeline()), demo) is needed
     assert needs_mirror_user(Mirror.parse(samples.mirror(source={"clusterRef": {"name": "demo"}})), demo) is needed

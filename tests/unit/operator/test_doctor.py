@@ -183,7 +183,7 @@ async def test_a_right_that_the_operator_lacks_is_named(lacks: list[str], severi
 
 
 @async_test
-async def test_rights_are_those_in_all_namespaces_unless_some_are_watched() -> None:
+async def test_rights_are_examined_in_all_namespaces_unless_some_are_watched() -> None:
     reviewer = cast(ApiClient, Reviewer({("watch clusters", None)}))
     found = await operator_rights.examine_rights(reviewer, operator_deployment())
     assert found.observed.startswith("it may not watch topics in all namespaces, and lacks ")

@@ -1,4 +1,4 @@
-"""Logs as JSON: lines of a reconcile name its resource, and brokers have their Cluster's format."""
+"""Logs as JSON: lines of a reconcile name its resource; a Cluster sets its brokers' format."""
 
 import asyncio
 import json

@@ -44,7 +44,7 @@ def test_records_after_the_first_ones_are_limited(file: Path, clock: Clock) -> N
     assert pauses_s(load, 3) == [0, 0, 0]
     clock.now_s += 2
     assert pauses_s(load, 3) == [0.1, 0.2, 0.3], (
-        "the limit counts from the first of these records, not from the begin of the load"
+        "the limit counts from the first of these records, not from the start of the load"
     )
 
 

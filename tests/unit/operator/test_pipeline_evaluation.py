@@ -93,7 +93,7 @@ RESTARTING = PipelineRun("Starting", Reconciling("DriverRestarting", "the Spark 
 CRASHED = Stalled("CrashLoopBackOff", "the driver failed 3 times: out of memory")
 
 
-def test_a_running_driver_stays_so_while_one_answer_is_missing() -> None:
+def test_a_running_driver_stays_ready_while_one_answer_is_missing() -> None:
     assert debounce_run(UNANSWERED, with_status(Ready(RUNNING))).readiness == Ready(RUNNING)
     assert debounce_run(UNANSWERED, with_status(Reconciling("DriverStarting", "the driver is starting"))) == UNANSWERED
 

@@ -67,7 +67,7 @@ def test_driver_and_executors_have_the_jars_and_the_credentials(tmp_path: Path) 
     own = pipeline_conf(pipeline, environment)
     conf = spark_conf(own, master=environment.master, jars=files, scratch=tmp_path, log=tmp_path / "log")
 
-    for role in ("driver", "executor"):  # Spark passes that of executors as SPARK_CLASSPATH
+    for role in ("driver", "executor"):  # executors get it as SPARK_CLASSPATH
         classpath = conf[f"spark.{role}.extraClassPath"]
         assert {"iceberg-spark-runtime", "iceberg-aws-bundle", "hadoop-aws"} <= {
             jar.artifact.removesuffix("-4.0_2.13") for name in ("iceberg", "s3") for jar in jars.EXTRA_JARS[name]

@@ -252,7 +252,7 @@ def test_launcher_is_chosen_by_spec_then_existing_objects_then_the_cluster() -> 
             choose_launcher(pipeline_with(launcher="SparkOperator"), (), has_spark_operator=served) == "SparkOperator"
         )
         assert choose_launcher(pipeline_with(), ["Driver"], has_spark_operator=served) == "Driver", (
-            "it does not change under a running pipeline"
+            "the launcher of a running pipeline does not change"
         )
     assert choose_launcher(pipeline_with(), (), has_spark_operator=True) == "SparkOperator"
     assert choose_launcher(pipeline_with(), (), has_spark_operator=False) == "Driver"

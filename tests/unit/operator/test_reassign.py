@@ -55,7 +55,7 @@ def apply_moves(
     return found
 
 
-def counts(layout: dict[tuple[str, int], tuple[int, ...]], brokers: Collection[int]) -> list[int]:
+def replica_counts(layout: dict[tuple[str, int], tuple[int, ...]], brokers: Collection[int]) -> list[int]:
     return [sum(it in replicas for replicas in layout.values()) for it in brokers]
 
 
@@ -78,7 +78,7 @@ def test_spreading_is_even_in_every_rack_and_uses_all_racks(
         most = count_racks([it.broker for it in everywhere], everywhere)
         assert count_racks(after, everywhere) == min(len(after), most)
     for rack in {it.rack for it in everywhere} - {None}:
-        of_rack = counts(layout, [it.broker for it in everywhere if it.rack == rack])
+        of_rack = replica_counts(layout, [it.broker for it in everywhere if it.rack == rack])
         assert max(of_rack) - min(of_rack) <= 1
     assert not [it for it in spread_replicas([_with_layout(it, layout) for it in partitions], everywhere) if it.adding]
 
@@ -139,9 +139,9 @@ def test_without_racks_spreading_is_even_and_moves_no_more_than_it_must(
     partitions, places = cluster
     everywhere = [*places, *(UsableBroker(7 + it) for it in range(added_count))]
     brokers = [it.broker for it in everywhere]
-    before = counts(apply_moves(partitions, ()), brokers)
+    before = replica_counts(apply_moves(partitions, ()), brokers)
     moves = spread_replicas(partitions, everywhere)
-    after = counts(apply_moves(partitions, moves), brokers)
+    after = replica_counts(apply_moves(partitions, moves), brokers)
     assert max(after) - min(after) <= 1
     low, rest = divmod(sum(before), len(before))
     high = low + (rest > 0)
@@ -178,7 +178,7 @@ def test_draining_empties_a_broker_and_moves_nothing_else(
         most = count_racks([it.broker for it in rest], rest)
         assert count_racks(after, rest) >= min(stayed + bool(leaving & set(it.replicas)), most)
     # No replica that moved could have gone to a broker that holds two fewer, with no fewer racks.
-    load = dict(zip([it.broker for it in rest], counts(layout, [it.broker for it in rest]), strict=True))
+    load = dict(zip([it.broker for it in rest], replica_counts(layout, [it.broker for it in rest]), strict=True))
     for step in moves:
         for new, other in itertools.product(step.adding, load):
             swapped = [other if at == new else at for at in step.after]
@@ -256,7 +256,7 @@ def test_leaders_are_balanced_over_all_topics_and_in_each(brokers: int, counts: 
         assert max(numbers) - min(numbers) <= 1
 
 
-def test_a_broker_that_is_down_gets_and_loses_nothing() -> None:
+def test_a_broker_that_is_down_keeps_its_replicas() -> None:
     partitions = [PartitionReplicas("a", it, (1, 2), (1,), 1) for it in range(4)]
     moves = spread_replicas(partitions, [UsableBroker(1), UsableBroker(3)])  # broker 2 is down
     assert all(2 in it.after for it in moves)
@@ -301,7 +301,7 @@ def test_a_large_cluster_is_balanced_with_the_fewest_copies() -> None:
         for it, replicas in enumerate(shape)
     ]
     layout = apply_moves(partitions, moves := spread_replicas(partitions, brokers))
-    found = counts(layout, range(12))
+    found = replica_counts(layout, range(12))
     assert max(found) - min(found) <= 1
     leads = Counter(it[0] for it in layout.values())
     assert max(leads.values()) - min(leads.values()) <= 1
@@ -328,7 +328,7 @@ def test_brokers_of_which_no_replica_can_move_are_not_searched_again_for_every_m
 
     monkeypatch.setattr(ReplicaLayout, "keeps_spread", counted)
     layout = apply_moves(partitions, spread_replicas(partitions, brokers))
-    small, middle, large = (counts(layout, range(*it)) for it in ((0, 2), (2, 6), (6, 14)))
+    small, middle, large = (replica_counts(layout, range(*it)) for it in ((0, 2), (2, 6), (6, 14)))
     assert min(small) > max(middle) > max(large)
     assert calls < 20 * 3 * len(partitions), f"{calls / len(partitions) / 3:.0f} calls of keeps_spread for each replica"
 

@@ -121,7 +121,7 @@ def put_version(api: FakeApi, spec: dict[str, Any], status: Json, name: str = "h
     api.put(PIPELINE, {**it, "metadata": metadata, "status": status})
 
 
-def test_replaced_pipeline_is_stopped_and_runs_again_when_the_take_over_is_taken_back(world: PipelineWorld) -> None:
+def test_replaced_pipeline_is_stopped_and_runs_again_when_the_take_over_is_withdrawn(world: PipelineWorld) -> None:
     world.reconcile()
     assert world.deployment["spec"]["replicas"] == 1
     replaces = {"name": "hourly", "takeOver": "WhenCaughtUp"}

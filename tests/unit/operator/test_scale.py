@@ -131,7 +131,7 @@ def test_internal_topics_are_not_changed_while_others_block_the_scaling() -> Non
     assert isinstance(step, ScalingBlocked) and "a-0 has 3 replicas" in step.reason
 
 
-def test_the_next_broker_is_removed_once_the_last_is_no_voter() -> None:
+def test_the_next_broker_is_removed_once_the_removed_one_is_no_voter() -> None:
     found = [PartitionReplicas("a", 0, (1,), (1,), 1)]
     smaller = {"desired": frozenset({1}), "partitions": found}
     assert next_scale_step(inputs(**smaller, voters=frozenset({1, 2, 3}))) == RemoveBroker(3)

@@ -72,7 +72,7 @@ def test_first_run_lists_its_classes_and_later_ones_read_the_archive(archive: Cl
     assert {it.suffix for it in archive.file.parent.iterdir()} == {".jsa", ".lock"}
 
 
-def test_end_of_the_run_ends_the_writer_and_leaves_nothing(archive: ClassArchive, java: Path) -> None:
+def test_end_of_the_run_ends_the_writer_and_leaves_no_file_but_the_lock(archive: ClassArchive, java: Path) -> None:
     set_script(java, f'{WRITES}touch "$0.started"\nexec sleep 600')
     with archive_writing(archive, "/a.jar", lambda: True):
         eventually(Path(f"{java}.started").exists)

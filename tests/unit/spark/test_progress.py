@@ -122,7 +122,7 @@ def test_lag_in_seconds_is_null_if_the_record_could_not_be_read() -> None:
     assert format_lag({}, {}, now_ms=0) == {"records": 0, "seconds": 0.0, "partitions": {}}
 
 
-def test_progress_log_is_complete_lines_and_is_rotated(tmp_path: Path) -> None:
+def test_progress_log_has_complete_lines_and_is_rotated(tmp_path: Path) -> None:
     path = tmp_path / "new" / "progress.jsonl"
     report = ProgressLog(path, "delays")
     report.write_state("starting")

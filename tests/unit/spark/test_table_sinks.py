@@ -89,7 +89,7 @@ def test_extensions_of_delta_are_added_to_those_of_the_pipeline() -> None:
     assert with_sink_conf({"a": "b"}, [sink(topic="t")], FOLDER, None) == {"a": "b"}
 
 
-def test_sinks_need_their_own_jars_alone() -> None:
+def test_sinks_need_only_their_own_jars() -> None:
     assert sink_jars([sink(topic="t"), sink(console={})]) == {"topic", "console"}
     assert sink_jars([iceberg(type="hadoop", warehouse="w")]) == {"iceberg"}
     assert sink_jars([iceberg(type="jdbc", uri="jdbc:sqlite:x", warehouse="w")]) == {"iceberg", "sqlite"}
