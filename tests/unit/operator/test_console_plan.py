@@ -57,8 +57,8 @@ def test_brokers_log_users_in_by_the_provider_that_the_cluster_names(tmp_path: P
     assert "s3cret" not in str(plan.settings)
     module = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="b" password="b";'
     login = {name: module for name in plan.settings if name.endswith("sasl.jaas.config")}
-    given = [f"{name}={text}" for name, text in {**plan.settings, **login}.items() if "login.version" not in name]
-    methods = find_login_methods(Config.load(overrides=given))
+    overrides = [f"{name}={text}" for name, text in {**plan.settings, **login}.items() if "login.version" not in name]
+    methods = find_login_methods(Config.load(overrides=overrides))
     assert methods is not None and methods.oidc is not None
     oidc = methods.oidc
     assert (oidc.issuer, oidc.client_id, oidc.client_secret) == (ISSUER, "ottla", "s3cret")

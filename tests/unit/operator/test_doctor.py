@@ -194,15 +194,15 @@ async def test_rights_are_examined_in_all_namespaces_unless_some_are_watched() -
 def test_the_rights_are_among_those_of_the_chart() -> None:
     text = (Path(__file__).parents[3] / "charts/ottla/templates/rbac.yaml").read_text()
     rules = re.findall(r"- apiGroups: (\[.*\])\n  resources: (\[.*\])\n  verbs: (\[.*\])", text)
-    given = {
+    granted = {
         (verb, group, resource)
         for groups, resources, verbs in (map(yaml.safe_load, rule) for rule in rules)
         for group in groups
         for resource in resources
         for verb in verbs
     }
-    wanted = {(it.verb, it.group, it.resource) for it in (*operator_rights.RIGHTS, operator_rights.SECRETS)}
-    assert len(rules) > 10 and wanted <= given, wanted - given
+    needed = {(it.verb, it.group, it.resource) for it in (*operator_rights.RIGHTS, operator_rights.SECRETS)}
+    assert len(rules) > 10 and needed <= granted, needed - granted
 
 
 def test_an_operator_without_an_available_pod_is_a_problem() -> None:

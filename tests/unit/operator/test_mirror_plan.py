@@ -92,13 +92,13 @@ def test_a_spec_becomes_settings_of_the_brokers() -> None:
 def test_settings_that_are_set_are_not_changed_again(before: dict[str, str]) -> None:
     desired = mirror_settings(mirror(), "w:9092")
     after = {**before, **plan_mirror_changes(desired, before)}
-    now = {name: value for name, value in after.items() if value is not None}
-    assert plan_mirror_changes(desired, now) == {}
-    assert desired.items() <= now.items()
-    assert now.get("metadata.max.age.ms") == before.get("metadata.max.age.ms"), (
+    current = {name: value for name, value in after.items() if value is not None}
+    assert plan_mirror_changes(desired, current) == {}
+    assert desired.items() <= current.items()
+    assert current.get("metadata.max.age.ms") == before.get("metadata.max.age.ms"), (
         "settings without a field in the spec are left alone"
     )
-    assert "groups" not in now
+    assert "groups" not in current
 
 
 def test_groups_are_unsupported_with_appended_offsets() -> None:

@@ -122,10 +122,10 @@ def test_every_type_of_listener_has_a_bootstrap_address_once_it_is_known() -> No
 
 
 def test_inter_broker_port_of_running_brokers_stays_open_while_it_changes() -> None:
-    taken = cluster_with(listeners=[{"name": "plain", "port": 9091}])
+    demo = cluster_with(listeners=[{"name": "plain", "port": 9091}])
     (policy,) = (
         it
-        for it in desired_objects(taken, IMAGES, ObjectInputs(1, ports_in_use=frozenset({9091}))).prerequisites
+        for it in desired_objects(demo, IMAGES, ObjectInputs(1, ports_in_use=frozenset({9091}))).prerequisites
         if it["kind"] == "NetworkPolicy"
     )
     assert [it["port"] for it in policy["spec"]["ingress"][1]["ports"]] == [9090, 9091]

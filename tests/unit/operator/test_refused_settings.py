@@ -70,9 +70,9 @@ def test_settings_that_the_operator_sets_are_refused_in_a_cluster_unless_they_ar
     certificates = {"demo": Path("/certificates")} if tls else {}
     (process,) = plan_broker_processes([cluster], Path("/home"), certificates=certificates)
     login = InterBrokerLogin.OPTIONAL if tls else InterBrokerLogin.NONE
-    ours = common_settings(cluster, 1, login).keys() | process.settings.keys()
-    free = set(replication_defaults(3))
-    assert {it for it in ours - free if not it.startswith("listener.name.")} <= OPERATOR_SETTINGS.keys()
+    set_by_operator = common_settings(cluster, 1, login).keys() | process.settings.keys()
+    defaults = set(replication_defaults(3))
+    assert {it for it in set_by_operator - defaults if not it.startswith("listener.name.")} <= OPERATOR_SETTINGS.keys()
 
 
 def test_operator_settings_are_settings_of_brokers() -> None:
