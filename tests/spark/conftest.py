@@ -98,10 +98,12 @@ class Topics:
         consumer.close()
         return found
 
-    def committed_offsets(self, group: str, topic: str, partitions: int) -> dict[int, int]:
+    def committed_offsets(self, group: str, topic: str, partition_count: int) -> dict[int, int]:
         """Partition → offset that the group has committed; librdkafka's −1001 for none."""
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
-        found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], timeout=30)
+        found = consumer.committed(
+            [TopicPartition(topic, partition) for partition in range(partition_count)], timeout=30
+        )
         consumer.close()
         return {at.partition: at.offset for at in found}
 

@@ -91,10 +91,10 @@ def command(topics: Topics, tmp_path: Path) -> list[str]:
     ]
 
 
-def write_pipeline(folder: Path, *, batch: int, **changes: object) -> None:
+def write_pipeline(folder: Path, *, batch_size: int, **changes: object) -> None:
     """Writes the example's pipeline with another batch size and other changes of its spec."""
     pipeline = yaml.safe_load((EXAMPLE / "pipeline.yaml").read_text())
-    pipeline["spec"]["sources"]["flights"]["maxOffsetsPerTrigger"] = batch
+    pipeline["spec"]["sources"]["flights"]["maxOffsetsPerTrigger"] = batch_size
     pipeline["spec"] |= changes
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
 
@@ -118,7 +118,7 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
 ) -> None:
     # The example's pipeline, except that it stops when all flights are read. Batches are small at
     # first, so that it is killed early.
-    write_pipeline(tmp_path, batch=20_000, trigger={"availableNow": True})
+    write_pipeline(tmp_path, batch_size=20_000, trigger={"availableNow": True})
     report = tmp_path / "progress.jsonl"
 
     begun = time.monotonic()
@@ -132,7 +132,7 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
         killed.wait()
     assert 0 < batches[-1]["lag"]["records"] < record_counts["flights"]
 
-    write_pipeline(tmp_path, batch=150_000, trigger={"availableNow": True})
+    write_pipeline(tmp_path, batch_size=150_000, trigger={"availableNow": True})
     done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -196,7 +196,7 @@ def test_process_stops_on_sigterm(
     record_counts: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
     sink = {"from": "delays", "topic": "stopped-delays", "key": ["hour", "airport", "carrier"], "outputMode": "update"}
-    write_pipeline(tmp_path, batch=5_000, sinks=[sink], consumerGroup="stopped")
+    write_pipeline(tmp_path, batch_size=5_000, sinks=[sink], consumerGroup="stopped")
     topics.create("stopped-delays", partitions=1)
     report = tmp_path / "report.html"
     process = subprocess.Popen([*command, "--report", str(report)])

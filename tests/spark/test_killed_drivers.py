@@ -95,8 +95,8 @@ def test_each_row_is_in_its_table_once_although_the_driver_is_killed_at_any_step
         updated = {"delta": rows_of_delta(folder / "updated"), "hadoop": rows.pop("hadoop")}
         return {"delta": rows_of_delta(folder / "appended"), **rows}, updated
 
-    def check(records: int) -> None:
-        appended, updated = expected_rows(records)
+    def check(record_count: int) -> None:
+        appended, updated = expected_rows(record_count)
         files = f"SELECT id, city FROM read_parquet('{folder}/rows/**/*.parquet')"
         assert Counter(duckdb.connect().execute(files).fetchall()) == appended
         assert rows_of_database(database, f"{schema}.appended") == appended
@@ -105,7 +105,7 @@ def test_each_row_is_in_its_table_once_although_the_driver_is_killed_at_any_step
         assert found[0] == dict.fromkeys(("delta", "sqlite", "rest"), appended)
         assert found[1] == dict.fromkeys(("delta", "hadoop"), updated)
         batches = [it.summary["ottla.batch"] for it in tables()["hadoop"].snapshots() if it.summary]
-        assert batches == [str(it) for it in range(records // ROWS)], "each is written once"
+        assert batches == [str(it) for it in range(record_count // ROWS)], "each is written once"
 
     def check_unfinished() -> None:
         """A batch is in a table as a whole or not at all."""
@@ -131,9 +131,9 @@ def test_each_row_is_in_its_table_once_although_the_driver_is_killed_at_any_step
         assert (files, snapshots) == (1 + PARTITIONS, 2), "maintenance goes on"
 
 
-def expected_rows(records: int) -> tuple[Rows, Rows]:
+def expected_rows(record_count: int) -> tuple[Rows, Rows]:
     """The rows of tables with all rows, and of tables with the last row of each id."""
-    rows = [(it["id"], it["city"]) for it in upserted(range(records))]
+    rows = [(it["id"], it["city"]) for it in upserted(range(record_count))]
     return Counter(rows), Counter(dict(rows).items())
 
 

@@ -40,11 +40,11 @@ def test_lines_of_a_reconcile_name_its_resource() -> None:
     )
 
 
-@pytest.mark.parametrize(("log_format", "arguments"), [(None, 4), ("text", 4), ("json", 6)])
-def test_brokers_log_in_the_format_of_the_cluster(log_format: str | None, arguments: int) -> None:
+@pytest.mark.parametrize(("log_format", "argument_count"), [(None, 4), ("text", 4), ("json", 6)])
+def test_brokers_log_in_the_format_of_the_cluster(log_format: str | None, argument_count: int) -> None:
     fields = {"logFormat": log_format} if log_format else {}
     args = make_args(cluster_with(**fields))
-    assert len(args) == arguments
+    assert len(args) == argument_count
     assert (args[-2:] == ["--log-format", "json"]) == (log_format == "json")
 
 

@@ -62,8 +62,8 @@ def test_no_node_takes_more_brokers_than_the_cluster_says(pods_on_nodes: list[in
     assert len(keys) == len(set(keys)) == 2  # the API server refuses a pod with two equal ones
 
 
-def objects(it: Cluster, brokers: int | None = None, known: ServiceAddresses | None = None) -> DesiredObjects:
-    return desired_objects(it, IMAGES, ObjectInputs(brokers or it.spec.replicas, known or ServiceAddresses()))
+def objects(it: Cluster, broker_count: int | None = None, known: ServiceAddresses | None = None) -> DesiredObjects:
+    return desired_objects(it, IMAGES, ObjectInputs(broker_count or it.spec.replicas, known or ServiceAddresses()))
 
 
 def hash_of(it: Cluster) -> str:

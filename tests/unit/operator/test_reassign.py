@@ -240,19 +240,19 @@ def test_no_order_of_the_same_replicas_balances_leaders_better(replicas: list[li
 
 
 @given(st.integers(1, 5), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 3))
-def test_leaders_are_balanced_over_all_topics_and_in_each(brokers: int, counts: list[int], shift: int) -> None:
+def test_leaders_are_balanced_over_all_topics_and_in_each(broker_count: int, counts: list[int], shift: int) -> None:
     """Every broker has a replica of every partition."""
     replicas, topics = [], []
     for topic, count in enumerate(counts):
         for _ in range(count):
-            order = list(range(brokers))
-            order.insert(0, order.pop(shift % brokers))
+            order = list(range(broker_count))
+            order.insert(0, order.pop(shift % broker_count))
             replicas.append(order)
             topics.append(str(topic))
-    balance_preferred_leaders(replicas, topics, range(len(topics)), range(brokers))
+    balance_preferred_leaders(replicas, topics, range(len(topics)), range(broker_count))
     for wanted in (None, *set(topics)):
         led = Counter(it[0] for it, topic in zip(replicas, topics, strict=True) if wanted in (None, topic))
-        numbers = [led[it] for it in range(brokers)]
+        numbers = [led[it] for it in range(broker_count)]
         assert max(numbers) - min(numbers) <= 1
 
 

@@ -13,8 +13,8 @@ from ottla_operator.plan.moves import PartitionReplicas, apply_moves, estimate_c
 from ottla_operator.plan.reassign import change_replication_factor, drain_brokers, spread_replicas
 
 
-def even_cluster(brokers: int, racks: int) -> list[UsableBroker]:
-    return [UsableBroker(it, f"r{it % racks}" if racks else None) for it in range(brokers)]
+def even_cluster(broker_count: int, rack_count: int) -> list[UsableBroker]:
+    return [UsableBroker(it, f"r{it % rack_count}" if rack_count else None) for it in range(broker_count)]
 
 
 @st.composite
@@ -142,16 +142,16 @@ def test_no_plan_brings_a_partition_of_one_cell_into_two(brokers: list[UsableBro
 
 
 def placed_cluster(
-    brokers: Sequence[UsableBroker], topics: int, partitions: int, cells: Mapping[int, int] | None = None
+    brokers: Sequence[UsableBroker], topic_count: int, partition_count: int, cells: Mapping[int, int] | None = None
 ) -> list[PartitionReplicas]:
     """Topics as the controller places them."""
     held, found = Counter[int](), []
-    for number in range(topics):
+    for number in range(topic_count):
         placed = assign_replicas(
-            partitions,
+            partition_count,
             3,
             brokers,
-            start=number * partitions,
+            start=number * partition_count,
             shift=number,
             replica_counts=held,
             cells=divide_into_cells(brokers) if cells is None else cells,
@@ -170,7 +170,7 @@ def max_followed_leaders(partitions: Sequence[PartitionReplicas]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("before", "brokers", "racks", "least", "copied", "followed"),
+    ("before", "broker_count", "rack_count", "least", "copied", "followed"),
     [
         (15, 16, 0, 112, 112, 15),  # one cell before and after
         (17, 18, 0, 100, 410, 8),  # the only cell is divided
@@ -180,12 +180,15 @@ def max_followed_leaders(partitions: Sequence[PartitionReplicas]) -> int:
     ],
 )
 def test_growth_ends_balanced_in_cells_and_copies_little(
-    before: int, brokers: int, racks: int, least: int, copied: int, followed: int
+    before: int, broker_count: int, rack_count: int, least: int, copied: int, followed: int
 ) -> None:
     """`least`: replicas that added brokers need to have. `copied`: the most that are copied.
     `followed`: the most leaders that one broker follows.
     """
-    partitions, larger = placed_cluster(even_cluster(before, racks), 30, 20), even_cluster(brokers, racks)
+    partitions, larger = (
+        placed_cluster(even_cluster(before, rack_count), 30, 20),
+        even_cluster(broker_count, rack_count),
+    )
     cells = divide_into_cells(larger)
     moves = spread_replicas(partitions, larger)
     after = apply_moves(partitions, moves)

@@ -17,13 +17,13 @@ from ottla_operator.plan.scale import (
 )
 
 
-def partitions(brokers: int, topics: dict[str, tuple[int, int]]) -> list[PartitionReplicas]:
+def partitions(broker_count: int, topics: dict[str, tuple[int, int]]) -> list[PartitionReplicas]:
     """`topics`: name → (partitions, replicas)."""
     return [
         PartitionReplicas(topic, index, replicas, replicas, replicas[0], 10)
         for topic, (count, factor) in topics.items()
         for index, replicas in enumerate(
-            assign_replicas(count, factor, [UsableBroker(it) for it in range(1, brokers + 1)])
+            assign_replicas(count, factor, [UsableBroker(it) for it in range(1, broker_count + 1)])
         )
     ]
 

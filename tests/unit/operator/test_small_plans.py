@@ -114,8 +114,8 @@ def test_hash_of_a_key_is_that_of_other_clients(key: bytes) -> None:
 
 
 @given(st.binary(max_size=10), st.integers(1, 100))
-def test_partition_of_a_key_exists(key: bytes, partitions: int) -> None:
-    assert 0 <= partition_for_key(key, partitions) < partitions
+def test_partition_of_a_key_exists(key: bytes, partition_count: int) -> None:
+    assert 0 <= partition_for_key(key, partition_count) < partition_count
 
 
 def test_assignment_of_the_consumer_protocol_is_parsed() -> None:
