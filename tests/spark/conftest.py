@@ -98,10 +98,12 @@ class Topics:
         consumer.close()
         return found
 
-    def committed_offsets(self, group: str, topic: str, partitions: int) -> dict[int, int]:
+    def committed_offsets(self, group: str, topic: str, partition_count: int) -> dict[int, int]:
         """Partition → offset that the group has committed; librdkafka's −1001 for none."""
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
-        found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], timeout=30)
+        found = consumer.committed(
+            [TopicPartition(topic, partition) for partition in range(partition_count)], timeout=30
+        )
         consumer.close()
         return {at.partition: at.offset for at in found}
 
@@ -116,7 +118,7 @@ def jars_of_all_sinks() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Spark's configuration of that JVM."""
+    """Spark's configuration of the JVM that all tests of a process share."""
     archive = archive_of_all_sinks(tmp_path_factory.mktemp("classes"))
     yield shared_jvm_conf(archive)
     write_archive(archive)
@@ -186,10 +188,10 @@ class Runner:
     def __call__(
         self, spec_: Mapping[str, Any], *, name: str = "p", stop_when: Callable[[list[Line]], bool] | None = None
     ) -> list[Line]:
-        """Runs a pipeline and returns the lines of its report.
+        """Runs a pipeline and returns the lines of its progress log.
 
         Without `stop_when` the pipeline ends by itself. With it, the pipeline is stopped when
-        `stop_when` is True for the lines that there are so far.
+        `stop_when` is True for the lines so far.
         """
         document = pipeline_document(spec_, name, is_endless=stop_when is not None)
         report = self.folder / "progress.jsonl"
@@ -204,11 +206,11 @@ class Runner:
             conf=self.conf,
             secrets=self.secrets,
         )
-        asked, ended = threading.Event(), threading.Event()
-        follower = threading.Thread(target=_follow, args=(report, stop_when, asked, ended))
+        stop_requested, ended = threading.Event(), threading.Event()
+        follower = threading.Thread(target=_follow, args=(report, stop_when, stop_requested, ended))
         follower.start()
         try:
-            run_pipeline(parse_pipeline(document, self.folder), environment, asked)
+            run_pipeline(parse_pipeline(document, self.folder), environment, stop_requested)
         finally:
             ended.set()
             follower.join()
@@ -217,11 +219,14 @@ class Runner:
 
 
 def _follow(
-    report: Path, stop_when: Callable[[list[Line]], bool] | None, asked: threading.Event, ended: threading.Event
+    report: Path,
+    stop_when: Callable[[list[Line]], bool] | None,
+    stop_requested: threading.Event,
+    ended: threading.Event,
 ) -> None:
     while stop_when is not None and not ended.wait(0.05):
         if report.exists() and stop_when(read_progress_log(report)):
-            asked.set()
+            stop_requested.set()
             return
 
 
@@ -238,8 +243,8 @@ def pipeline(topics: Topics, tmp_path: Path, shared_jvm: dict[str, str]) -> Runn
 
 @pytest.fixture
 def query_plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Spark's physical plans of the queries that have ended since, in their order. A query of this
-    test starts when the one before has ended.
+    """Spark's physical plans of the queries of this test that have ended, in their order. A query
+    starts when the one before has ended.
     """
     plans: list[str] = []
     start_query = query_runner.QueryRunner._start_query
@@ -265,12 +270,12 @@ def login(pipeline: Runner) -> None:
 
 
 def jdbc(database: PostgreSQL, table: str) -> dict[str, Any]:
-    """A sink. It needs `login`."""
+    """The target of a JDBC sink. It needs the fixture `login`."""
     return {"jdbc": {"url": database.url, "table": table, "secretRef": {"name": "db"}}}
 
 
 def count_written(lines: list[Line]) -> int:
-    """Number of rows that sinks have written, by the lines of a report."""
+    """Number of rows that sinks have written, by the lines of a progress log."""
     return sum(line.get("written", 0) for line in lines)
 
 

@@ -70,7 +70,7 @@ class Death:
         return sum(1 for _ in self._folder.rglob("*.metadata.json"))
 
     def _lock_databases(self) -> None:
-        """Others can read them. The locks are free when this process has died."""
+        """Others can still read the databases. The locks are free when this process has died."""
         for file in self._folder.glob("*.db"):
             connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             connection.execute("BEGIN IMMEDIATE")

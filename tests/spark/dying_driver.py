@@ -1,7 +1,7 @@
 """`python -m tests.spark.dying_driver STEPS QUERIES ARGUMENTS…`: runs `python -m ottla_spark
-ARGUMENTS…`, and kills the process when so many of its queries have reached one of the steps. A
-query that has reached one waits there for the others. The environment may have other values of
-constants.
+ARGUMENTS…`, and kills the process when QUERIES of its queries have each reached one of STEPS, a
+JSON list. A query that has reached a step waits there for the others. The environment may have
+other values of constants.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ NO_CONSTANTS: Final[Mapping[str, object]] = {}
 def run_driver(
     steps: Sequence[Step], *arguments: str, queries: int = 1, constants: Mapping[str, object] = NO_CONSTANTS
 ) -> int:
-    """Runs such a process; without steps it is not killed. Returns its exit code, negative if it
-    was killed. `constants`: values by MODULE:NAME.
+    """Runs this module in a process of its own; without steps it is not killed. Returns its exit
+    code, negative if it was killed. `constants`: values by MODULE:NAME.
     """
     command = [sys.executable, "-m", "tests.spark.dying_driver", json.dumps(steps), str(queries), *arguments]
     path = os.pathsep.join([str(ROOT), *(str(ROOT / it) for it in ("operator", "spark-app"))])

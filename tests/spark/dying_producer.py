@@ -1,4 +1,4 @@
-"""A producer whose process is killed at a step of a transaction, for the first attempts of a
+"""A producer whose process is killed at a step of a transaction, in the first attempts of a
 writer.
 """
 

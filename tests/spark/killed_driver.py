@@ -90,7 +90,7 @@ def run_and_kill(
 
     def run() -> None:
         if "://" in pipeline.checkpoint:
-            # The first pipeline of a JVM leaves it properties of its checkpoint: not of tests here.
+            # In a process of its own: a JVM keeps properties of its first pipeline's checkpoint.
             assert run_driver([], *command) == os.EX_OK, (folder / "killed.jsonl").read_text()[-500:]
         else:
             pipeline(spec)

@@ -52,7 +52,7 @@ def own_jvm_environment() -> dict[str, str]:
 
 
 def write_archive(archive: ClassArchive) -> None:
-    """Writes an archive of the classes that the JVM of this process has listed, if it has."""
+    """Writes an archive of the classes that the JVM of this process has listed, if any."""
     from pyspark.core.context import SparkContext  # not in a process whose JVM is to start before
 
     gateway: Any = SparkContext._gateway

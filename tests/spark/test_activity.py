@@ -18,7 +18,7 @@ GAP, QUARTER, WATERMARK_DELAY = timedelta(minutes=30), timedelta(minutes=15), ti
 
 
 def sessions_of(views: list[load.View]) -> Counter[tuple[str, datetime, datetime, int]]:
-    """Visitor, first and last view, and number of views."""
+    """Counts the sessions, each as its visitor, first and last view, and number of views."""
     by_visitor: dict[str, list[datetime]] = defaultdict(list)
     for view in views:
         by_visitor[view.visitor].append(view.at)
@@ -60,8 +60,8 @@ def test_sessions_and_most_viewed_pages_are_those_that_plain_python_counts(pipel
     assert {it.since for it in quarters} == {since for since in expected if since + QUARTER <= watermark}
     for quarter in quarters:
         counts = expected[quarter.since]
-        most = sorted(((n, page) for page, n in counts.items()), reverse=True)[:10]
-        assert [(it.views, it.page) for it in quarter.top] == most
+        most_viewed = sorted(((n, page) for page, n in counts.items()), reverse=True)[:10]
+        assert [(it.views, it.page) for it in quarter.top] == most_viewed
         assert quarter.views == counts.total()
 
 

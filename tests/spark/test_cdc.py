@@ -88,7 +88,7 @@ def changes(topics: Topics) -> list[dict[str, Any]]:
 
 def has_committed_offsets(topics: Topics) -> bool:
     """True if Connect has committed a position after the snapshot. A worker that is killed before
-    takes another snapshot.
+    that takes another snapshot.
     """
     if "connect-offset" not in topics.admin.list_topics(timeout=30).topics:
         return False
@@ -140,5 +140,5 @@ def test_iceberg_table_equals_the_table_of_the_database(
     expected = compare.orders_of_database(server)
     assert expected.total() > 100
     assert compare.orders_of_lake(pipeline.folder) == expected
-    # After a pipeline: a JVM that has begun without the connector's jars cannot have them later.
+    # After the pipeline: a JVM that has begun without the connector's jars cannot load them later.
     assert run_cases(load_pipeline(EXAMPLE / "pipeline.yaml"), EXAMPLE / "pipeline.test", print) == 0

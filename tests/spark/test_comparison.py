@@ -47,7 +47,7 @@ def test_topics_of_two_versions_are_compared_by_key_in_the_fields_that_both_have
     assert last_comparisons(lines) == {"rows": {"oldRows": 3, "newRows": 3, "equal": 2, "different": 1}}
 
 
-def test_files_of_two_versions_are_compared_row_by_row_with_their_number(
+def test_files_of_two_versions_are_compared_row_by_row_and_duplicates_count(
     pipeline: Runner, old: Runner, topics: Topics
 ) -> None:
     topics.create("rows-in")

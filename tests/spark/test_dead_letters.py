@@ -66,8 +66,8 @@ def test_rejected_rows_are_written_as_dead_letters(pipeline: Runner, topics: Top
     assert len(topics.read("dl-dead")) == 7, "letters are not written again"
     assert len(topics.read("dl-out")) == 2
 
-    # As if the process had been killed after the batch and before its letters: they are found when
-    # it goes on.
+    # As if the process had been killed after the batch and before its letters: the next run writes
+    # them.
     (pipeline.folder / "checkpoint" / ".letters.json.crc").unlink()
     (pipeline.folder / "checkpoint" / "letters.json").write_text('{"dl-in": {"0": 9}}')
     topics.write("dl-in", {"id": 5, "city": "Riva"})
@@ -99,7 +99,7 @@ def test_values_and_keys_are_parsed_once(
     parsing = [line for line in query_plans[0].splitlines() if "from_json(" in line]
     assert len(parsing) == 1 + has_key, query_plans[0]
     assert all("Project" in line for line in parsing), "a projection evaluates an expression once"
-    assert "Generate" not in query_plans[0], "it is slower"
+    assert "Generate" not in query_plans[0], "a Generate node would be slower"
     if dead_letter:
         letters = topics.read("once-dead")
         reasons = [it.headers["ottla.reason"] for it in letters if it.headers["ottla.topic"] == source]

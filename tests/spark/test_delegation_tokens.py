@@ -1,4 +1,4 @@
-"""Spark's executors log in with delegation tokens, as its Kafka connector does it."""
+"""Spark's executors log in with delegation tokens that Spark's Kafka connector obtains."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ RECORDS = 100
 
 
 @pytest.fixture
-def login() -> str:
+def login_address() -> str:
     return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture
-def secured(broker_kind: str, login: str) -> Iterator[BrokerProcess]:
+def secured(broker_kind: str, login_address: str) -> Iterator[BrokerProcess]:
     """A broker whose clients without a login are super users. Alice has a password."""
     if broker_kind == "kafka":
         pytest.skip("tests/clients/test_delegation_tokens.py runs against Apache Kafka")
     with run_ottla_broker(start=False) as broker:
         broker.settings |= {
-            "listeners": f"PLAINTEXT://{broker.bootstrap},LOGIN://{login}",
+            "listeners": f"PLAINTEXT://{broker.bootstrap},LOGIN://{login_address}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
@@ -56,13 +56,13 @@ def secured(broker_kind: str, login: str) -> Iterator[BrokerProcess]:
 
 @pytest.mark.slow
 def test_executor_with_a_token_reads_what_its_owner_may_until_the_token_expires(
-    secured: BrokerProcess, login: str, tmp_path: Path
+    secured: BrokerProcess, login_address: str, tmp_path: Path
 ) -> None:
     topics = Topics(secured.bootstrap)
     topics.create("numbers", partitions=2)
     topics.write("numbers", *range(RECORDS))
     allow_alice_to_read(topics.admin, "numbers")
-    program = [sys.executable, "-m", "tests.spark.token_driver", login, "numbers", "alice", "alice-secret"]
+    program = [sys.executable, "-m", "tests.spark.token_driver", login_address, "numbers", "alice", "alice-secret"]
     done = subprocess.run([*program, str(tmp_path)], capture_output=True, text=True, timeout=240, check=False)
     assert done.stdout, done.stderr
     first = json.loads(done.stdout.splitlines()[0])

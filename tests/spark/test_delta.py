@@ -63,7 +63,9 @@ def test_small_files_are_joined_and_unused_ones_deleted(pipeline: Runner, topics
     table = DeltaTable(pipeline.folder / "small")
     assert rows_of(table, "id") == Counter((number,) for number in range(4))
     assert len(table.file_uris()) <= 2
-    assert len(list((pipeline.folder / "small").glob("*.parquet"))) <= 4, "a batch writes one, and joining others one"
+    assert len(list((pipeline.folder / "small").glob("*.parquet"))) <= 4, (
+        "each batch writes one file, and joining files writes another"
+    )
 
 
 def test_errors_name_the_table(pipeline: Runner, topics: Topics) -> None:

@@ -1,4 +1,4 @@
-"""Topic sinks write each row once, whatever dies at whichever step of a batch."""
+"""Topic sinks write each row once although processes are killed at any step of a batch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ATTEMPTS = 2  # of a task, by the tests' master local[2,2]
 ROWS = 40
 
 
-def test_each_row_is_written_once_whatever_dies_at_whichever_step(
+def test_each_row_is_written_once_although_writers_are_killed_at_every_step(
     pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One batch dies at one step after the other, and runs again in the next run. Of its two
+    """One batch fails at one step after the other, and runs again in the next run. Of its two
     writers, one commits in the first run.
     """
     topics.create("once-in", "once-out", partitions=2)

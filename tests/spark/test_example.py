@@ -91,10 +91,10 @@ def command(topics: Topics, tmp_path: Path) -> list[str]:
     ]
 
 
-def write_pipeline(folder: Path, *, batch: int, **changes: object) -> None:
+def write_pipeline(folder: Path, *, batch_size: int, **changes: object) -> None:
     """Writes the example's pipeline with another batch size and other changes of its spec."""
     pipeline = yaml.safe_load((EXAMPLE / "pipeline.yaml").read_text())
-    pipeline["spec"]["sources"]["flights"]["maxOffsetsPerTrigger"] = batch
+    pipeline["spec"]["sources"]["flights"]["maxOffsetsPerTrigger"] = batch_size
     pipeline["spec"] |= changes
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
 
@@ -116,9 +116,9 @@ def wait_for_batches(process: subprocess.Popen[bytes], report: Path, count: int)
 def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     record_counts: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
-    # As in the example, but for an end: it stops when all flights are read. Small batches at first,
-    # to be killed early.
-    write_pipeline(tmp_path, batch=20_000, trigger={"availableNow": True})
+    # The example's pipeline, except that it stops when all flights are read. Batches are small at
+    # first, so that it is killed early.
+    write_pipeline(tmp_path, batch_size=20_000, trigger={"availableNow": True})
     report = tmp_path / "progress.jsonl"
 
     begun = time.monotonic()
@@ -132,7 +132,7 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
         killed.wait()
     assert 0 < batches[-1]["lag"]["records"] < record_counts["flights"]
 
-    write_pipeline(tmp_path, batch=150_000, trigger={"availableNow": True})
+    write_pipeline(tmp_path, batch_size=150_000, trigger={"availableNow": True})
     done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -160,7 +160,7 @@ def newest(topics: Topics, topic: str) -> dict[str | None, dict[str, Any]]:
 
 
 def expected_table() -> dict[str | None, dict[str, Any]]:
-    """The same aggregates by DuckDB, from the raw data."""
+    """The result of the example's pipeline as DuckDB computes it from the raw data."""
     data = load.data_folder()
     sql = duckdb.connect()
     import pandas
@@ -196,7 +196,7 @@ def test_process_stops_on_sigterm(
     record_counts: dict[str, int], topics: Topics, command: list[str], tmp_path: Path
 ) -> None:
     sink = {"from": "delays", "topic": "stopped-delays", "key": ["hour", "airport", "carrier"], "outputMode": "update"}
-    write_pipeline(tmp_path, batch=5_000, sinks=[sink], consumerGroup="stopped")
+    write_pipeline(tmp_path, batch_size=5_000, sinks=[sink], consumerGroup="stopped")
     topics.create("stopped-delays", partitions=1)
     report = tmp_path / "report.html"
     process = subprocess.Popen([*command, "--report", str(report)])
@@ -208,11 +208,12 @@ def test_process_stops_on_sigterm(
         process.kill()
     lines = read_progress_log(tmp_path / "progress.jsonl")
     assert [line["state"] for line in lines if line["state"] != "running"] == ["starting", "stopping", "stopped"]
-    done = sum(line.get("written", 0) for line in lines)
-    assert len(topics.read("stopped-delays")) == done, "what is written is what the checkpoint knows of"
+    written = sum(line.get("written", 0) for line in lines)
+    assert len(topics.read("stopped-delays")) == written, "the progress log counts every written row"
     plotted = report.read_text()
     assert (
-        f'<th>Rows written</th><td class="number">{done:,}</td>' in plotted and '<td class="number">stopped' in plotted
+        f'<th>Rows written</th><td class="number">{written:,}</td>' in plotted
+        and '<td class="number">stopped' in plotted
     )
     assert {"Rows read per second", "Lag in records"} <= set(re.findall("<h2>(.*?)</h2>", plotted))
     ends = json.loads((tmp_path / "checkpoint" / "letters.json").read_text())["flights"]

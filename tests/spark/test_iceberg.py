@@ -38,7 +38,7 @@ def read(folder: Path, database: str, table: str) -> Table:
 
 
 def rows_of(table: Table, *columns: str) -> Counter[tuple[Any, ...]]:
-    """PyIceberg's rows, which DuckDB computes on."""
+    """Counts the rows of `columns`, which DuckDB computes from PyIceberg's scan."""
     found = table.scan().to_duckdb("rows").execute(f"SELECT {', '.join(columns)} FROM rows").fetchall()
     return Counter(found)
 
@@ -90,11 +90,11 @@ def test_results_replace_earlier_ones_in_a_catalog_of_a_database(pipeline: Runne
     assert batches == ["0", "1"]
 
 
-def test_table_of_a_topic_is_compacted_and_its_rows_are_those_of_every_reader(pipeline: Runner, topics: Topics) -> None:
+def test_table_of_a_topic_is_compacted_and_every_reader_finds_its_rows(pipeline: Runner, topics: Topics) -> None:
     """The Pipeline of a Topic with a lake. Readers are PyIceberg, DuckDB and Spark."""
     topics.create("lake-topic", retention_ms="-1")
-    batches, days = 7, ("1970-01-02", "1970-01-03")
-    for number in range(len(days) * batches):
+    batch_count, days = 7, ("1970-01-02", "1970-01-03")
+    for number in range(len(days) * batch_count):
         at = datetime.fromisoformat(f"{days[number % 2]}T12:00:00+00:00") + timedelta(minutes=number)
         value = json.dumps({"id": number, "city": "AB"[number % 2]})
         topics.producer.produce("lake-topic", value, timestamp=int(at.timestamp() * 1000))
@@ -112,13 +112,15 @@ def test_table_of_a_topic_is_compacted_and_its_rows_are_those_of_every_reader(pi
     table = catalog.load_table("air.events")
     files = [it.file for it in table.scan().plan_files()]
     assert {it.partition[0] for it in files} == {1, 2}, "days since 1970"
-    assert len(files) <= 3 * len(days), "those of five batches are one"
+    assert len(files) <= 3 * len(days), "the files of five batches are compacted to one"
     assert len(table.snapshots()) <= 3
     assert len(list((folder / "lake" / "air" / "events" / "data").rglob("*.parquet"))) <= 2 * len(files)
     assert table.properties["write.metadata.delete-after-commit.enabled"] == "true"
 
     columns = ("day(record_timestamp)", "record_partition", "record_offset", "id", "city")
-    expected = Counter((2 + number % 2, 0, number, number, "AB"[number % 2]) for number in range(len(days) * batches))
+    expected = Counter(
+        (2 + number % 2, 0, number, number, "AB"[number % 2]) for number in range(len(days) * batch_count)
+    )
     assert rows_of(table, *columns) == expected
     spark = SparkSession.builder.getOrCreate().newSession()
     properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/lake.db", "warehouse": f"{folder}/lake"}
@@ -127,7 +129,7 @@ def test_table_of_a_topic_is_compacted_and_its_rows_are_those_of_every_reader(pi
         spark.conf.set(f"spark.sql.catalog.lake.{name}", value)
     rows = spark.table("lake.air.events")
     assert Counter(map(tuple, rows.selectExpr(*columns).collect())) == expected
-    assert rows.where("record_timestamp >= timestamp'1970-01-03 00:00:00Z'").count() == batches
+    assert rows.where("record_timestamp >= timestamp'1970-01-03 00:00:00Z'").count() == batch_count
 
 
 def test_errors_name_the_sink_and_its_table_or_catalog(pipeline: Runner, topics: Topics) -> None:

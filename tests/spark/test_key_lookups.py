@@ -57,8 +57,8 @@ def of_python(tables):
 
 @pytest.fixture
 def lookups(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int | None]]:
-    """Number of the keys that the last batch of each query looked up, None for the whole table. A
-    table of any size is large.
+    """By query: the number of keys that its last batch looked up; None if it read the whole table.
+    Tables of any size count as large.
     """
     found: dict[str, int | None] = {}
 
@@ -210,10 +210,10 @@ def test_batch_of_many_rows_and_small_table_are_joined_as_a_whole(
     for first, rows in ((0, 3), (3, 4), (7, 1)):
         topics.write("lm-in", *({"id": first + number, "city": f"k{first + number}"} for number in range(rows)))
         pipeline(spec)
-        sizes.append(lookups.pop("outer", "not asked"))
+        sizes.append(lookups.pop("outer", "not called"))
         if first:
             monkeypatch.setattr(table_version, "_MIN_LOOKED_UP_TABLE", 301)
-    assert sizes == [3, None, "not asked"]
+    assert sizes == [3, None, "not called"]
     assert {row["id"]: row["name"] for row in (it.json for it in topics.read("lm-out"))} == {
         number: f"item {number}" for number in range(8)
     }

@@ -1,5 +1,5 @@
-"""Each row is in a table once, whatever step of a batch or of its maintenance the driver is killed
-at: for all sinks that are tables.
+"""Each row is in a table once although the driver is killed at any step of a batch or of its
+maintenance, for all sinks that are tables.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ DELTA, ICEBERG, JDBC = (f"{STREAMING}.{name}_writer" for name in ("delta", "iceb
 
 
 def deaths(when: str) -> list[list[Step]]:
-    """The steps before or after the commits of a batch. Maintenance is before them, of the sinks
-    that have it. Iceberg's compaction is killed amid its commit to a catalog in SQLite. The server
-    of the REST API has its catalog there too, and completes that commit after the driver's death.
+    """The steps before or after the commits of a batch; those before them include the steps of
+    maintenance. Iceberg's compaction is killed amid its commit to a catalog in SQLite. The server
+    of the REST API has its catalog in SQLite too, and completes the commit after the driver's
+    death.
     """
     others: list[Step] = [(it, when) for it in COMMITS]
     staged, commit = (f"{JDBC}:{name}" for name in ("stage_rows", "commit"))
@@ -66,7 +67,7 @@ def rest_catalog(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("when", ["after", pytest.param("before", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("login")
-def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
+def test_each_row_is_in_its_table_once_although_the_driver_is_killed_at_any_step(
     pipeline: Runner, topics: Topics, database: PostgreSQL, rest_catalog: str, when: str
 ) -> None:
     topic, schema = f"killed-{when}", f"killed_{when}"
@@ -82,7 +83,7 @@ def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
         return {**found, "hadoop": read(folder, "db", "updated")}
 
     def is_rest_catalog_done() -> bool:
-        """True if it has completed the commit of the driver that was killed."""
+        """True if the catalog has completed the commit of the driver that was killed."""
         current = Path(tables()["rest"].metadata_location.removeprefix("file:"))
         return current == max(current.parent.glob("*.metadata.json"))
 
@@ -94,8 +95,8 @@ def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
         updated = {"delta": rows_of_delta(folder / "updated"), "hadoop": rows.pop("hadoop")}
         return {"delta": rows_of_delta(folder / "appended"), **rows}, updated
 
-    def check(records: int) -> None:
-        appended, updated = expected_rows(records)
+    def check(record_count: int) -> None:
+        appended, updated = expected_rows(record_count)
         files = f"SELECT id, city FROM read_parquet('{folder}/rows/**/*.parquet')"
         assert Counter(duckdb.connect().execute(files).fetchall()) == appended
         assert rows_of_database(database, f"{schema}.appended") == appended
@@ -104,7 +105,7 @@ def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
         assert found[0] == dict.fromkeys(("delta", "sqlite", "rest"), appended)
         assert found[1] == dict.fromkeys(("delta", "hadoop"), updated)
         batches = [it.summary["ottla.batch"] for it in tables()["hadoop"].snapshots() if it.summary]
-        assert batches == [str(it) for it in range(records // ROWS)], "each is written once"
+        assert batches == [str(it) for it in range(record_count // ROWS)], "each is written once"
 
     def check_unfinished() -> None:
         """A batch is in a table as a whole or not at all."""
@@ -130,9 +131,9 @@ def test_each_row_is_there_once_whatever_step_the_driver_is_killed_at(
         assert (files, snapshots) == (1 + PARTITIONS, 2), "maintenance goes on"
 
 
-def expected_rows(records: int) -> tuple[Rows, Rows]:
-    """Of the tables with all rows, and with the last row of each id."""
-    rows = [(it["id"], it["city"]) for it in upserted(range(records))]
+def expected_rows(record_count: int) -> tuple[Rows, Rows]:
+    """The rows of tables with all rows, and of tables with the last row of each id."""
+    rows = [(it["id"], it["city"]) for it in upserted(range(record_count))]
     return Counter(rows), Counter(dict(rows).items())
 
 

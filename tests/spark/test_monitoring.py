@@ -1,5 +1,5 @@
 """The example of metrics and logs: a broker's own metrics and log lines are in two Iceberg tables,
-and those that the rules name in the topic of alerts.
+and those that the rules select are in the topic of alerts.
 """
 
 from __future__ import annotations

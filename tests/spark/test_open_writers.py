@@ -57,9 +57,9 @@ def test_producer_stays_open_only_for_the_next_batch_of_its_checkpoint(
     process.write(3, records(3))
     assert process.opened == 2, "the batch runs again"
     process.write(9, records(9))
-    assert process.opened == 3, "others may have written the batches before"
+    assert process.opened == 3, "other processes may have written batches 4 to 8"
     process.write(10, records(10), query="b")
-    assert process.opened == 4, "the batches of another checkpoint are others"
+    assert process.opened == 4, "query b has another checkpoint"
     monkeypatch.setattr(partition_writer, "_IDLE_S", 0.0)
     process.write(11, records(11), query="b")
     assert process.opened == 5

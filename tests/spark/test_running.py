@@ -1,5 +1,5 @@
-"""Pipelines on a real broker while they run: stops, lag, tables, joins. They share one JVM, and
-each has at most a few hundred records.
+"""Pipelines on a real broker while they run: stops, lag, tables, joins. The tests share one JVM,
+and each reads at most a few hundred records.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipel
         "sinks": [{"from": "events", "topic": "quick-out"}, {"from": "slow", "topic": "slow-out"}],
         "consumerGroup": "slowest",
     }
-    for number, before in enumerate((-1001, 1)):  # librdkafka's number for: nothing committed
+    for number, before in enumerate((-1001, 1)):  # −1001: librdkafka's number for no committed offset
         topics.write("slow-in", {"id": number})
         seen: list[tuple[int, int]] = []
 
@@ -112,18 +112,18 @@ def test_table_has_the_latest_record_of_each_key_in_every_batch(pipeline: Runner
         "deadLetter": {"topic": "tab-dead"},
     }
 
-    def step(number: int) -> Any:
+    def joined_name(number: int) -> Any:
         topics.write("tab-in", {"id": number, "city": "P"})
         pipeline(spec)
         return next(message.json["name"] for message in topics.read("tab-out") if message.json["id"] == number)
 
     topics.write("tab-cities", {"name": "Prag"}, {"name": "Praha"}, key="P")
-    assert step(1) == "Praha"
+    assert joined_name(1) == "Praha"
     topics.write("tab-cities", {"name": "Prague"}, key="P")
     topics.write("tab-cities", b"?", key="Q")
-    assert step(2) == "Prague"
+    assert joined_name(2) == "Prague"
     topics.write("tab-cities", None, key="P")
-    assert step(3) is None
+    assert joined_name(3) is None
     (letter,) = topics.read("tab-dead")
     assert (letter.key, letter.value, letter.headers["ottla.topic"]) == ("Q", b"?", "tab-cities")
 

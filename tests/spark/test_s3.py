@@ -64,8 +64,8 @@ def test_parquet_on_s3_has_each_row_once_when_drivers_die(
     """Files and checkpoint are in the store; at the end no file of an interrupted batch is left."""
     topics.create("s3-killed-in", partitions=2)
 
-    def check(records: int) -> None:
-        expected = Counter((row["id"], row["city"]) for row in upserted(range(records)))
+    def check(record_count: int) -> None:
+        expected = Counter((row["id"], row["city"]) for row in upserted(range(record_count)))
         assert read_parquet(store, "killed/rows", "id", "city") == expected
         names = [Path(it).name for it in store.files("killed/rows")]
         assert all(it == "_SUCCESS" or (it.startswith("part-") and it.endswith(".parquet")) for it in names), names
@@ -150,7 +150,7 @@ def test_iceberg_and_delta_tables_are_on_s3(pipeline: Runner, topics: Topics, st
 def test_iceberg_tables_of_a_rest_catalog_are_on_s3(
     pipeline: Runner, topics: Topics, store: S3Server, catalog: str, secrets: Path
 ) -> None:
-    """Reads by PyIceberg, and by DuckDB from its rows."""
+    """Read back by PyIceberg, and by DuckDB from PyIceberg's scan."""
     (secrets / "catalog").mkdir()
     (secrets / "catalog" / "credential").write_text("tester:secret")
     topics.create("s3-rest-in", partitions=2)

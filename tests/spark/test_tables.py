@@ -62,19 +62,19 @@ def table_folders(pipeline: Runner) -> set[str]:
     return {it.name for it in (pipeline.folder / "checkpoint" / "tables" / "cities").iterdir()} - {"empty"}
 
 
-def test_batch_reads_the_changes_of_a_table_alone(
+def test_batch_reads_only_the_changes_of_a_table(
     pipeline: Runner, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[tuple[int, int]] = []
     read_range = source.read_range
 
-    def count_records(
+    def record_range(
         spark: Any, spec: Any, kafka: Mapping[str, str], starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> Any:
         read.append((sum(starts.values()), sum(ends.values())))
         return read_range(spark, spec, kafka, starts, ends)
 
-    monkeypatch.setattr(source, "read_range", count_records)
+    monkeypatch.setattr(source, "read_range", record_range)
     make_topics(topics, "inc")
     for number in range(20):
         topics.write("inc-cities", {"name": f"city {number}"}, key=f"{number}")

@@ -91,7 +91,7 @@ def test_table_on_s3_is_complete_after_the_driver_was_killed_while_parts_are_mer
     assert after["number"] == 1
     merged = [it for it in after["base"] if it.startswith("1-base/")]
     assert 0 < len(merged) < 4, "some of the parts"
-    assert after["delta"] == "1-rest", "the changes of the others"
+    assert after["delta"] == "1-rest", "the changes of the other parts"
     write_events(200)
     assert run() == os.EX_OK, progress.read_text()[-800:]
 

@@ -1,4 +1,6 @@
-"""Columns of JSON that no sink needs are not parsed, and their records are decoded all the same."""
+"""Columns of JSON that no sink needs are not parsed, and records are decoded or rejected as if all
+were.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A program of Spark's own, without Ottla's pipelines: it gets a delegation token by Spark's token
 provider, and counts a topic's records in an executor that knows the token alone.
 
-`python -m tests.spark.token_driver LOGIN TOPIC USER PASSWORD FOLDER` prints one line of JSON, then
-expires the token and counts again, which has to fail. The executor is a process of its own
-(`local-cluster`). Spark itself asks for tokens only where Hadoop has Kerberos; here they reach the
+`python -m tests.spark.token_driver ADDRESS TOPIC USER PASSWORD FOLDER` prints one line of JSON,
+then expires the token and counts again, which has to fail. The executor is a process of its own
+(`local-cluster`). Spark itself requests tokens only where Hadoop has Kerberos; here they reach the
 executor as they do there, in Hadoop's file of tokens.
 """
 
@@ -30,10 +30,10 @@ SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"  # as for pipelines on one machin
 LOGIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def main(login: str, topic: str, user: str, password: str, folder: str) -> None:
+def main(address: str, topic: str, user: str, password: str, folder: str) -> None:
     tokens = Path(folder) / "tokens"
     os.environ |= {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_LOCAL_IP": "127.0.0.1"}
-    conf = _spark_conf(login, tokens)
+    conf = _spark_conf(address, tokens)
     gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
     user_login = {
         "sasl.mechanism": "PLAIN",
@@ -42,14 +42,14 @@ def main(login: str, topic: str, user: str, password: str, folder: str) -> None:
     token = _obtain_token(gateway.jvm, conf, user_login, tokens)
     SparkContext._ensure_initialized(gateway=gateway)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
-    records = _count(spark, login, topic)
+    records = _count(spark, address, topic)
     executors: Any = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     print(json.dumps({"records": records, "token": bytes(token.getIdentifier()).decode(), "processes": len(executors)}))
-    _expire(gateway.jvm, token, {"bootstrap.servers": login, "security.protocol": "SASL_PLAINTEXT", **user_login})
-    _count(spark, login, topic)
+    _expire(gateway.jvm, token, {"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT", **user_login})
+    _count(spark, address, topic)
 
 
-def _spark_conf(login: str, tokens: Path) -> SparkConf:
+def _spark_conf(address: str, tokens: Path) -> SparkConf:
     path = os.pathsep.join(map(str, jars.ensure_jars()))
     return (
         SparkConf()
@@ -62,7 +62,7 @@ def _spark_conf(login: str, tokens: Path) -> SparkConf:
         .set("spark.task.maxFailures", "1")
         .set("spark.ui.enabled", "false")
         .set(f"spark.executorEnv.{TOKEN_FILE}", str(tokens))
-        .set(f"{CLUSTER}auth.bootstrap.servers", login)
+        .set(f"{CLUSTER}auth.bootstrap.servers", address)
         .set(f"{CLUSTER}security.protocol", "SASL_PLAINTEXT")
         .set(f"{CLUSTER}sasl.token.mechanism", "SCRAM-SHA-512")
     )
@@ -84,8 +84,8 @@ def _obtain_token(jvm: Any, conf: SparkConf, user_login: dict[str, str], tokens:
     return token
 
 
-def _count(spark: SparkSession, login: str, topic: str) -> int:
-    options = {"kafka.bootstrap.servers": login, "subscribe": topic, "fetchOffset.numRetries": "1"}
+def _count(spark: SparkSession, address: str, topic: str) -> int:
+    options = {"kafka.bootstrap.servers": address, "subscribe": topic, "fetchOffset.numRetries": "1"}
     return spark.read.format("kafka").options(**options).load().count()
 
 
@@ -95,8 +95,8 @@ def _expire(jvm: Any, token: Any, client: dict[str, str]) -> None:
         settings.put(name, value)
     admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
     hmac = base64.b64decode(bytes(token.getPassword()))
-    now = jvm.org.apache.kafka.clients.admin.ExpireDelegationTokenOptions().expiryTimePeriodMs(-1)
-    admin.expireDelegationToken(hmac, now).expiryTimestamp().get()
+    options = jvm.org.apache.kafka.clients.admin.ExpireDelegationTokenOptions().expiryTimePeriodMs(-1)
+    admin.expireDelegationToken(hmac, options).expiryTimestamp().get()
     admin.close()
 
 

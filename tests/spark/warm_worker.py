@@ -1,6 +1,6 @@
-"""Starts the Python process that writes to topics. Prints whether a task before that, and one after
-it, ran in a process with the writer's module; the same of a task of others; and whether processes
-keep archives that have not changed.
+"""Starts the Python process that writes to topics. Prints whether the writer's module was imported
+in the process of a task before that, of one after it, and of one that is not the sink's; and
+whether processes keep archives that have not changed.
 
     python -m tests.spark.warm_worker FOLDER
 """

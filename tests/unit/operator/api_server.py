@@ -1,4 +1,4 @@
-"""An API server in memory, with what the operator requests. tests/kube runs against a real one."""
+"""An API server in memory for the operator's requests. tests/kube runs against a real one."""
 
 import asyncio
 import copy
@@ -31,7 +31,7 @@ class FakeApi:
     _versions: "count[int]" = field(default_factory=lambda: count(1))
 
     def put(self, kind: ObjectKind, resource: Json) -> Json:
-        """Replaces an object as another client than the operator."""
+        """Creates or replaces an object, as a client other than the operator."""
         metadata = resource["metadata"]
         version = str(next(self._versions))
         metadata.setdefault("uid", f"u{version}")
@@ -79,7 +79,7 @@ class FakeApi:
         """
         await asyncio.sleep(0)  # other tasks run meanwhile
         name = desired["metadata"]["name"]
-        self._write(f"status {desired['kind']} {name}")  # a uid would be ignored
+        self._write(f"status {desired['kind']} {name}")  # a uid is ignored, as by a real API server
         it = self.objects.get((desired["kind"], desired["metadata"]["namespace"], name))
         if it is None:
             raise ApiError(404, "gone")
@@ -127,7 +127,7 @@ class FakeApi:
             raise error
         self.writes.append(what)
 
-    # What controllers and kubelets do.
+    # What people, controllers and kubelets do.
 
     def put_cluster(self, spec: Json) -> Json:
         """Creates the Cluster `demo`."""

@@ -21,7 +21,7 @@ TERMINATED = {"exitCode": 1, "message": "noise\npipeline hourly: the topic fligh
 
 class PipelineWorld:
     """One operator, which another may replace at any time. `runner`: the status that the driver's
-    runner returns to it; None if the runner does not respond.
+    runner returns to the operator; None if the runner does not respond.
     """
 
     def __init__(self, api: FakeApi) -> None:
@@ -32,10 +32,10 @@ class PipelineWorld:
     def start_another_operator(self) -> None:
         as_api, cache = cast(ApiClient, self.api), WatchCache()
         platform = KubePlatform(as_api, cache, "test", BrokerImages("broker", "1"), PipelineImage("spark:1"))
-        platform.pipelines.read_runner_status = self._ask_runner
+        platform.pipelines.read_runner_status = self._read_runner_status
         self.controller = Controller(platform, cache)
 
-    async def _ask_runner(self, address: str) -> RunnerStatus | None:
+    async def _read_runner_status(self, address: str) -> RunnerStatus | None:
         assert address == "10.0.0.9:8080"
         return self.runner
 
@@ -74,7 +74,7 @@ class PipelineWorld:
         return self.api.of("Deployment")["hourly-driver"]
 
     def put_pod(self, *, ready: bool = False, template: Json | None = None, **container: Any) -> None:
-        """Creates the driver's pod. `template` None: that of the Deployment."""
+        """Creates or replaces the driver's pod. `template` None: that of the Deployment."""
         template = template or self.deployment["spec"]["template"]
         status = {
             "phase": "Running",

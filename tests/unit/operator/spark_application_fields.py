@@ -1,9 +1,9 @@
-"""The fields of sparkoperator.k8s.io/v1beta2 that we emit, as kubeflow's Spark operator 2.5
-documents them, in other words.
+"""The fields of sparkoperator.k8s.io/v1beta2 that the operator emits, after the documentation of
+kubeflow's Spark operator 2.5.
 
 https://github.com/kubeflow/spark-operator/blob/v2.5.0/docs/api-docs.md (types SparkApplicationSpec,
-RestartPolicy, DriverSpec, ExecutorSpec, SparkPodSpec). A field that is not here is not emitted, or
-this table is to be completed from there.
+RestartPolicy, DriverSpec, ExecutorSpec, SparkPodSpec). A field that is missing here
+must be added from there before the operator emits it.
 """
 
 import re
@@ -29,7 +29,7 @@ def one_of(*allowed: str) -> Holds:
     return lambda it: it in allowed
 
 
-def texts(it: Any) -> bool:
+def text_map(it: Any) -> bool:
     """A map from text to text."""
     return isinstance(it, dict) and all(isinstance(part, str) for pair in it.items() for part in pair)
 
@@ -52,7 +52,7 @@ def template_with(container: str) -> Holds:
 POD: Final[dict[str, Holds]] = {
     "cores": integer_of_bits(1, 32),
     "memory": text(JVM_SIZE),
-    "labels": texts,
+    "labels": text_map,
     "coreRequest": text(QUANTITY),
 }
 DRIVER: Final = POD | {"serviceAccount": text(DNS_1035), "template": template_with("spark-kubernetes-driver")}
@@ -72,7 +72,7 @@ SPEC: Final[dict[str, Holds]] = {
     "imagePullPolicy": one_of("Always", "IfNotPresent", "Never"),
     "mainApplicationFile": text(re.compile(r"local:///.+\.py")),
     "arguments": list_of_texts,
-    "sparkConf": texts,
+    "sparkConf": text_map,
     "suspend": lambda it: isinstance(it, bool),
     "restartPolicy": lambda it: isinstance(it, dict),
     "driver": lambda it: isinstance(it, dict),

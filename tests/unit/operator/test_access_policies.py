@@ -76,7 +76,7 @@ def test_policies_are_validated_as_rules_of_users_are() -> None:
     assert cached_policy_names({"spec": {"aclsFrom": "nonsense"}}) == cached_policy_names({"spec": None}) == set()
 
 
-def test_files_that_name_no_such_policy_are_refused(tmp_path: Any) -> None:
+def test_files_that_name_a_missing_policy_are_refused(tmp_path: Any) -> None:
     file = tmp_path / "demo.yaml"
     head = "apiVersion: ottla.dev/v1alpha1\nkind: "
     text = (

@@ -47,13 +47,13 @@ def as_lua(table: Callable[[Any], Any], it: Any) -> Any:
     return table([as_lua(table, value) for value in it]) if isinstance(it, list) else it
 
 
-def resource(verdict: Readiness | None, observed: int | None = 2, *, terminating: bool = False) -> dict[str, Any]:
-    """A resource of generation 2 with these conditions."""
+def resource(readiness: Readiness | None, observed: int | None = 2, *, terminating: bool = False) -> dict[str, Any]:
+    """A resource of generation 2 with the conditions of this readiness; None: without a status."""
     it: dict[str, Any] = {
         "metadata": {"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z" if terminating else None}
     }
-    if verdict is not None:
-        conditions = Conditions(verdict, observed or 2)
+    if readiness is not None:
+        conditions = Conditions(readiness, observed or 2)
         it["status"] = {
             "observedGeneration": observed,
             "conditions": render_conditions(conditions, (), "2026-01-01T00:00:00Z"),
@@ -67,14 +67,14 @@ def test_every_kind_has_the_health_script() -> None:
 
 
 @given(
-    verdict=st.sampled_from([None, Ready("fine"), Reconciling("Rolling", "broker 2"), Stalled("Refused", "no")]),
+    readiness=st.sampled_from([None, Ready("fine"), Reconciling("Rolling", "broker 2"), Stalled("Refused", "no")]),
     observed=st.sampled_from([None, 1, 2]),
     terminating=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_health_agrees_with_kstatus(verdict: Readiness | None, observed: int | None, terminating: bool) -> None:
-    it = resource(verdict, observed, terminating=terminating)
-    if verdict is not None:  # without one, the CRD's default is the condition Ready Unknown
+def test_health_agrees_with_kstatus(readiness: Readiness | None, observed: int | None, terminating: bool) -> None:
+    it = resource(readiness, observed, terminating=terminating)
+    if readiness is not None:  # without a status, the CRD's default is Ready=Unknown
         assert health("Cluster", it)["status"] == HEALTH_BY_KSTATUS[kstatus(it)]
     else:
         assert health("Cluster", it)["status"] == "Progressing"
@@ -89,7 +89,7 @@ def test_resource_without_a_status_is_not_healthy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "expected"),
+    ("readiness", "expected"),
     [
         (Ready("it is suspended.", "Suspended"), ("Suspended", "it is suspended.")),
         (Stalled("ReconciliationPaused", "it is paused."), ("Suspended", "it is paused.")),
@@ -97,6 +97,6 @@ def test_resource_without_a_status_is_not_healthy() -> None:
         (Ready("it has ended.", "Completed"), ("Healthy", "it has ended.")),
     ],
 )
-def test_message_is_that_of_condition_ready(verdict: Readiness, expected: tuple[str, str]) -> None:
-    found = health("Pipeline", resource(verdict))
+def test_message_is_that_of_condition_ready(readiness: Readiness, expected: tuple[str, str]) -> None:
+    found = health("Pipeline", resource(readiness))
     assert (found["status"], found["message"]) == expected

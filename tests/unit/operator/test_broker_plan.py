@@ -46,11 +46,11 @@ def test_every_broker_has_a_port_of_its_own_for_the_schema_registry() -> None:
     assert "schema.registry.listener" not in plan_broker_processes([cluster()], HOME)[0].settings
 
 
-def test_registry_whose_port_no_spec_names_is_not_in_the_settings() -> None:
-    """Its port may change at each start, and a changed setting would restart the broker."""
-    (asked,) = plan_broker_processes([cluster(schemaRegistry={})], HOME)
-    assert asked.registry_port == 8081 and "schema.registry.listener" not in asked.settings
-    assert asked.settings["schema.registry.security.listener"] == "PLAIN"
+def test_registry_port_that_the_spec_does_not_name_is_not_in_the_settings() -> None:
+    """The port may change at each start, and a changed setting would restart the broker."""
+    (with_registry,) = plan_broker_processes([cluster(schemaRegistry={})], HOME)
+    assert with_registry.registry_port == 8081 and "schema.registry.listener" not in with_registry.settings
+    assert with_registry.settings["schema.registry.security.listener"] == "PLAIN"
     first, second = plan_broker_processes([cluster(replicas=2)], HOME, serves_registry=True)
     assert (first.registry_port, second.registry_port) == (8081, 8082)
     assert first.settings == plan_broker_processes([cluster(replicas=2)], HOME)[0].settings
@@ -83,7 +83,7 @@ def test_derived_settings_count_brokers_that_are_being_removed() -> None:
         st.tuples(st.integers(1, 4), st.lists(st.integers(9090, 9096), min_size=1, max_size=3, unique=True)), max_size=3
     )
 )
-def test_ports_folders_and_ids_are_unique(shapes: list[tuple[int, list[int]]]) -> None:
+def test_ports_and_folders_are_unique(shapes: list[tuple[int, list[int]]]) -> None:
     clusters = [
         cluster(
             f"c{index}",
@@ -116,7 +116,7 @@ def test_brokers_have_consecutive_ports() -> None:
     ]
 
 
-def test_brokers_ask_each_other_for_the_cluster_and_the_first_founds_it() -> None:
+def test_brokers_of_a_cluster_are_its_bootstrap_servers_and_the_first_may_found_it() -> None:
     brokers = plan_broker_processes(
         [cluster(replicas=3), cluster("other", listeners=[{"name": "b", "port": 9200}])], HOME
     )
@@ -133,7 +133,7 @@ def test_larger_cluster_does_not_change_ports_of_others() -> None:
     assert large[-1].address == "127.0.0.1:9093"
 
 
-def test_brokers_that_remain_keep_their_plan() -> None:
+def test_brokers_of_a_smaller_spec_keep_their_ports_and_get_its_defaults() -> None:
     three = plan_broker_processes([cluster(replicas=3)], HOME)
     two = plan_broker_processes([cluster(replicas=2)], HOME, {"demo": 3})
     assert [it.ports for it in two] == [it.ports for it in three]
@@ -170,7 +170,7 @@ def test_console_is_served_unless_it_is_disabled_or_users_have_no_passwords() ->
     plans = plan_broker_processes([cluster(replicas=2)], HOME)
     assert [it.console_port for it in plans] == [10092, 10093]
     assert not [it for it in plans if {"console.enable", "http.listener"} & it.settings.keys()], (
-        "a port that is taken by another program restarts no broker"
+        "another port of the console restarts no broker"
     )
     scram = {"name": "a", "port": 9092, "authentication": "SCRAM"}
     certificates = {"name": "b", "port": 9093, "authentication": "TLS", "tls": True}

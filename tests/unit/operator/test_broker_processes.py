@@ -1,4 +1,4 @@
-"""The brokers of a cluster as processes. Small scripts stand for brokers."""
+"""The brokers of a cluster as processes. Small scripts stand in for brokers."""
 
 import asyncio
 import json
@@ -40,8 +40,8 @@ def script_command(plan: BrokerProcessPlan, console: str, registry: str) -> Sequ
 
 
 class BrokerProcessWorld:
-    """`messages`: printed messages, without times. `changed`: set when a broker becomes ready or no
-    longer is.
+    """`messages`: printed messages, without times. `changed`: set when a broker becomes ready or
+    unready.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -164,7 +164,7 @@ async def test_a_process_is_outdated_until_it_is_started_after_restart_at(tmp_pa
     again = BrokerProcessWorld(tmp_path)
     again.brokers.plans = world.brokers.plans
     again.brokers.prepare(Cluster.parse(spec), {})
-    assert again.brokers.brokers[1].outdated == "", "another `ottla up` knows it as well"
+    assert again.brokers.brokers[1].outdated == "", "another `ottla up` knows when the process was started"
     await again.until(lambda: again.ready() == {1})
     await again.brokers.stop()
     await world.brokers.stop()

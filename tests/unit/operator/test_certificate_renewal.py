@@ -26,7 +26,9 @@ NAMES = frozenset({"localhost"})
 
 @dataclass
 class Store:
-    """The stored certificates of one Cluster. `first_signed`: by authority, its first use."""
+    """The stored certificates of one Cluster. `first_signed`: number of an authority →
+    when it first signed a certificate.
+    """
 
     authorities: list[Authority] = field(default_factory=list)
     certificate: IssuedCertificate | None = None
@@ -69,7 +71,7 @@ def test_brokers_always_present_a_valid_certificate_of_a_trusted_authority(
         assert issuer.validity.includes(now)
         assert store.certificate.validity.includes(now)
         assert store.certificate.validity.not_after <= issuer.validity.not_after
-        assert store.carry_out_plan(now, authority_s, certificate_s) == 0, "a plan that is carried out yields nothing"
+        assert store.carry_out_plan(now, authority_s, certificate_s) == 0, "nothing is left to create"
 
 
 @given(lifetimes, st.lists(st.floats(0.01, 1), min_size=1, max_size=300))
@@ -102,12 +104,12 @@ def test_a_successor_is_created_after_two_thirds_of_an_authoritys_validity_and_s
         if day == 400:
             assert [it.number for it in store.authorities] == [1, 2], "a successor after two thirds"
     assert events[1][0] == 0
-    assert events[2][0] == 500, "which signs after five sixths"
+    assert events[2][0] == 500, "the successor signs after five sixths"
     assert events[3][0] == 900
     assert [it.number for it in store.authorities] == [3, 4]
 
 
-def test_a_certificate_is_issued_for_new_names_and_kept_with_more_than_are_needed() -> None:
+def test_a_certificate_is_renewed_for_missing_names_another_subject_and_after_two_thirds_of_its_validity() -> None:
     authority = Authority(1, Validity(0, 1000 * DAY))
     current = IssuedCertificate(Validity(0, 90 * DAY), 1, frozenset({"a", "b"}))
     assert renewal_reason(current, DesiredCertificate(frozenset({"a"})), authority, DAY) == ""

@@ -1,4 +1,4 @@
-"""Certificates of Users that a Cluster's own authority issues, and the principals they make."""
+"""Certificates that a Cluster's own authority issues to Users, and the principals in them."""
 
 import time
 from typing import Any
@@ -47,7 +47,7 @@ def user(name: str | None = None, **spec: Any) -> User:
         st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), min_size=1, max_size=64
     ).filter(lambda name: len(name.encode()) <= x509.MAX_COMMON_NAME)
 )
-def test_brokers_know_a_user_by_the_name_that_the_operator_gives_rules_to(name: str) -> None:
+def test_brokers_give_a_user_the_principal_that_the_operator_writes_rules_for(name: str) -> None:
     if "CN=" in name:
         return
     authority = x509.create_authority("demo", 1, Validity(0, DAY))
@@ -97,7 +97,7 @@ def test_users_with_passwords_or_external_credentials_keep_their_names() -> None
     assert principal_name(user("a"), cluster(tls={"secretRef": {"name": "x"}})) == "a"
 
 
-def test_a_certificate_is_renewed_in_time_and_for_another_authority_and_its_stores_follow(tmp_path: Any) -> None:
+def test_a_certificate_and_its_stores_are_renewed_in_time_and_for_another_authority(tmp_path: Any) -> None:
     now = time.time()
     made = maintain_certificates(cluster(), {}, {}, ["localhost"], now)
     secrets = {"demo-ca": ObservedSecret(made.authority, "1")}
@@ -119,7 +119,9 @@ def test_a_certificate_is_renewed_in_time_and_for_another_authority_and_its_stor
     }
     again = maintain_client_certificate(user(), cluster(), existing, secrets, now + 59 * DAY)
     assert again is not None and (again.certificate, again.issue_reason) == (first.certificate, "")
-    assert make_stores(again, existing, "secret") == (keystore, truststore), "what holds the same is not made again"
+    assert make_stores(again, existing, "secret") == (keystore, truststore), (
+        "stores with the same content are not made again"
+    )
     renewed = maintain_client_certificate(user(), cluster(), existing, secrets, now + 60 * DAY)
     assert renewed is not None and "two thirds" in renewed.issue_reason and renewed.key != first.key
     assert make_stores(renewed, existing, "secret")[0] != keystore
@@ -134,7 +136,7 @@ def test_a_certificate_is_renewed_in_time_and_for_another_authority_and_its_stor
     assert moved.authorities.count("BEGIN CERTIFICATE") == 2
 
 
-def test_a_user_that_gets_another_name_loses_what_the_former_one_had() -> None:
+def test_rights_of_the_former_name_of_a_user_are_revoked() -> None:
     resource = UserResource.of_cluster(
         None, {**samples.user(authentication=TLS), "metadata": {"name": "alice", "uid": "u1"}}
     )

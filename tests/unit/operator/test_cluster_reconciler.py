@@ -89,21 +89,21 @@ def test_no_broker_is_started_or_restarted_with_a_refused_setting(api: FakeApi, 
     writes = operator.reconcile()
     assert operator.conditions["Stalled"]["reason"] == "SettingRefused"
     assert "'soon'" in operator.conditions["Ready"]["message"]
-    assert writes[0] == "status Cluster demo", "before anything else is done"
+    assert writes[0] == "status Cluster demo", "the status is written before anything else"
     assert api.stateful_set["spec"]["replicas"] == 4, "the rest of the spec is applied"
     for config in api.of("ConfigMap").values():
         settings = read_settings(config, 1)
         assert settings["num.partitions"] == "7" and "log.retention.ms" not in settings, (
-            "neither of the two settings is"
+            "neither changed setting is applied"
         )
     assert [it for it in writes if "Pod " in it] == []
     assert operator.reconcile() == []
 
 
-def test_a_broker_that_was_started_with_a_bad_setting_is_restarted_with_that_of_a_serving_one(
+def test_a_broker_that_was_started_with_a_refused_setting_is_restarted_with_settings_of_a_serving_one(
     api: FakeApi, operator: Operator
 ) -> None:
-    """An earlier operator restarted broker 1 with what this one refuses."""
+    """An earlier operator restarted broker 1 with a setting that this operator refuses."""
     operator.reconcile()
     api.run_pods(ready=True)
     (good,) = api.of("ConfigMap").values()
@@ -162,7 +162,7 @@ def test_a_pod_without_its_image_stalls_the_cluster(api: FakeApi, operator: Oper
     operator.edit(image="good:1")
     assert "delete Pod demo-1" in operator.reconcile()
     api.run_pods()
-    assert "delete Pod demo-2" in operator.reconcile(), "pods that are not ready go first"
+    assert "delete Pod demo-2" in operator.reconcile(), "an unready outdated pod waits for no other"
 
 
 def test_a_pod_that_cannot_be_created_stalls_the_cluster_at_once(api: FakeApi, operator: Operator) -> None:
@@ -198,14 +198,14 @@ def test_an_event_of_a_lasting_state_is_recorded_at_intervals_and_any_other_each
         recorder.now = lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=at_s)
         await recorder.record(cluster, "InvalidSpec", "no", lasts=lasts)
 
-    async def recorded(times_s: list[int], *, lasts: bool) -> int:
+    async def count_recorded(times_s: list[int], *, lasts: bool) -> int:
         before = len(api.events)
         for it in times_s:
             await record(it, lasts=lasts)
         return len(api.events) - before
 
-    assert asyncio.run(recorded([0, 1, 60, 120], lasts=False)) == 3, "within two seconds it is the same one"
-    assert asyncio.run(recorded([200, 201, 260, 801], lasts=True)) == 1
+    assert asyncio.run(count_recorded([0, 1, 60, 120], lasts=False)) == 3, "within two seconds it is the same one"
+    assert asyncio.run(count_recorded([200, 201, 260, 801], lasts=True)) == 1
 
 
 def test_nothing_is_changed_while_reconciliation_is_paused(api: FakeApi, operator: Operator) -> None:
@@ -252,8 +252,8 @@ def test_config_maps_that_no_pod_uses_are_deleted(api: FakeApi, operator: Operat
             it["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     operator.reconcile()
     used = {it["spec"]["volumes"][0]["configMap"]["name"] for it in api.of("Pod").values()}
-    now = api.stateful_set["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"]
-    assert set(api.of("ConfigMap")) == used | {now}
+    current = api.stateful_set["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"]
+    assert set(api.of("ConfigMap")) == used | {current}
     api.put(CONFIG_MAP, {"metadata": {"name": "demo-settings-mine", "namespace": "events"}})
     operator.reconcile()
     assert "demo-settings-mine" in api.of("ConfigMap"), "it is not the operator's"

@@ -10,7 +10,7 @@ def deleted_pods(writes: list[str]) -> list[str]:
     return [it for it in writes if it.startswith("delete Pod")]
 
 
-def test_every_broker_is_restarted_once_for_a_restart_by_hand(api: FakeApi, operator: Operator) -> None:
+def test_every_broker_is_restarted_once_for_restart_at(api: FakeApi, operator: Operator) -> None:
     operator.reconcile()
     api.run_pods()
     operator.edit(restartAt="2999-01-01T00:00:00Z")

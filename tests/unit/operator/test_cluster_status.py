@@ -16,7 +16,7 @@ from ottla_operator.reconcile.scaling import ALL_TOPICS
     ("moving", "started", "previous", "expected"),
     [
         (0, 0, None, None),
-        (7, 10, None, {"moved": 3, "total": 10}),  # some have arrived already
+        (7, 10, None, {"moved": 3, "total": 10}),  # some moves have ended already
         (4, 0, {"moved": 3, "total": 10}, {"moved": 6, "total": 10}),
         (0, 0, {"moved": 6, "total": 10}, None),
         (2, 2, {"moved": 9, "total": 10}, {"moved": 0, "total": 2}),  # the next moves were started

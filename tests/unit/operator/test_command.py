@@ -49,11 +49,11 @@ def test_a_broker_has_help_in_a_process_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", [it for it in COMMANDS if it != "broker"])
-def test_help_has_no_names_of_the_source(name: str) -> None:
+def test_help_of_options_has_no_names_of_the_source_code(name: str) -> None:
     module = import_module(f"ottla_operator.cli.{name}")
-    found = [typer.main.get_command(module.app)]
-    for command in found:
-        found += getattr(command, "commands", {}).values()
+    commands = [typer.main.get_command(module.app)]
+    for command in commands:
+        commands += getattr(command, "commands", {}).values()
         for parameter in command.params:
             text = getattr(parameter, "help", None) or ""
             assert not [it for it in re.findall(r"\b[A-Z][a-z]+[A-Z]\w*", text) if it in vars(module)], text

@@ -1,4 +1,4 @@
-"""The list of docs/security.md says what each component is given."""
+"""The list in docs/security.md has the rights that each component is given."""
 
 from tests.component_rights import PAGE, build_list, replace_list
 
@@ -8,7 +8,7 @@ def test_the_list_of_what_each_component_may_do_is_current() -> None:
     assert page == replace_list(page), "run: python -m tests.component_rights"
 
 
-def test_the_list_has_secrets_by_name_only_and_every_part_of_the_chart() -> None:
+def test_the_list_has_rights_of_the_chart_and_no_list_or_watch_of_secrets() -> None:
     rows = build_list().splitlines()
     assert "| secrets | get, create, patch | `rbac.secrets` |" in rows
     for resource in ("leases", "nodes", "pods", "roles"):

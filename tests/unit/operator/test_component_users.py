@@ -82,7 +82,7 @@ def test_a_mirror_may_read_what_it_copies() -> None:
     }
 
 
-def test_without_access_rules_a_user_has_a_password_alone() -> None:
+def test_without_access_rules_a_user_has_only_a_password() -> None:
     user = pipeline_user(Pipeline.parse(samples.pipeline()), cluster(SCRAM))
     assert not validate_resource(user) and "acls" not in user["spec"]
 
@@ -91,24 +91,24 @@ def test_without_access_rules_a_user_has_a_password_alone() -> None:
     ("listeners", "needed"),
     [([PLAIN], False), ([SCRAM], True), ([SCRAM, PLAIN], False), ([TLS], False), ([TLS, SCRAM], True)],
 )
-def test_users_are_made_where_clients_cannot_go_without_a_login(listeners: list[Json], needed: bool) -> None:
-    there = Cluster.parse(samples.cluster(listeners=listeners, tls={"secretRef": {"name": "certs"}}))
-    assert needs_pipeline_user(Pipeline.parse(samples.pipeline()), there) is needed
-    assert needs_mirror_user(Mirror.parse(samples.mirror(source={"clusterRef": {"name": "demo"}})), there) is needed
+def test_users_are_created_only_where_clients_need_a_password(listeners: list[Json], needed: bool) -> None:
+    demo = Cluster.parse(samples.cluster(listeners=listeners, tls={"secretRef": {"name": "certs"}}))
+    assert needs_pipeline_user(Pipeline.parse(samples.pipeline()), demo) is needed
+    assert needs_mirror_user(Mirror.parse(samples.mirror(source={"clusterRef": {"name": "demo"}})), demo) is needed
     named = Pipeline.parse(samples.pipeline(userRef={"name": "mine"}))
-    assert not needs_pipeline_user(named, there)
+    assert not needs_pipeline_user(named, demo)
     credentials = {"mechanism": "PLAIN", "secretRef": {"name": "mine"}}
     source = {"clusterRef": {"name": "demo"}, "credentials": credentials}
-    assert not needs_mirror_user(Mirror.parse(samples.mirror(source=source)), there)
+    assert not needs_mirror_user(Mirror.parse(samples.mirror(source=source)), demo)
 
 
 def test_a_user_has_a_certificate_where_clients_log_in_by_certificates_alone() -> None:
     mirror = Mirror.parse(samples.mirror(source={"clusterRef": {"name": "demo"}}))
     pipeline = Pipeline.parse(samples.pipeline())
     for listeners, authentication in (([TLS], "TLS"), ([TLS, SCRAM], "SCRAM-SHA-512")):
-        there = Cluster.parse(samples.cluster(listeners=listeners, tls={"issuer": "Internal"}))
-        assert needs_mirror_user(mirror, there) and needs_pipeline_user(pipeline, there)
-        for user in (mirror_user(mirror, there), pipeline_user(pipeline, there)):
+        demo = Cluster.parse(samples.cluster(listeners=listeners, tls={"issuer": "Internal"}))
+        assert needs_mirror_user(mirror, demo) and needs_pipeline_user(pipeline, demo)
+        for user in (mirror_user(mirror, demo), pipeline_user(pipeline, demo)):
             assert not validate_resource(user) and user["spec"]["authentication"] == {"type": authentication}
     partly_open = Cluster.parse(samples.cluster(listeners=[TLS, PLAIN], tls={"issuer": "Internal"}))
     assert not needs_mirror_user(mirror, partly_open) and not needs_pipeline_user(pipeline, partly_open)
@@ -204,7 +204,7 @@ def test_the_user_is_deleted_when_the_pipeline_names_another() -> None:
     assert not world.api.of("User")
 
 
-def test_a_user_that_a_person_made_is_not_taken() -> None:
+def test_a_user_that_a_person_made_is_not_taken_over() -> None:
     world = secured_world()
     put(world.api, USER, samples.user("pipeline-hourly"))
     world.reconcile()

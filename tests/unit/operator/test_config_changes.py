@@ -1,4 +1,4 @@
-"""Changed settings: which ones running brokers take, and which brokers have to be restarted."""
+"""Changed settings: which ones running brokers apply, and which brokers have to be restarted."""
 
 from hypothesis import given
 from hypothesis import strategies as st

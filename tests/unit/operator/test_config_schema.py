@@ -38,7 +38,7 @@ def evaluate(rule: str, value: object) -> bool:
     program = environment.program(environment.compile(rule))
     try:
         return bool(program.evaluate({"self": json_to_cel(value)}))  # type: ignore[arg-type]
-    except (CELEvalError, ValueError):  # beyond 64 bits, which JSON of an API server is not either
+    except (CELEvalError, ValueError):  # beyond 64 bits, which an API server does not accept either
         return False
 
 
@@ -50,7 +50,7 @@ def is_parsed(setting: Setting[object], text: str) -> bool:
     return True
 
 
-def texts(setting: Setting[object]) -> Iterator[str]:
+def example_values(setting: Setting[object]) -> Iterator[str]:
     """Words, bounds, values beside the bounds, and invalid values."""
     yield from setting.type.words or ()
     if allowed := setting.type.range:
@@ -63,7 +63,7 @@ def texts(setting: Setting[object]) -> Iterator[str]:
 
 @pytest.mark.parametrize(("setting", "schema"), SETTINGS)
 def test_schema_and_table_agree(setting: Setting[object], schema: dict[str, Any]) -> None:
-    for text in texts(setting):
+    for text in example_values(setting):
         assert is_admitted(schema, text) == is_parsed(setting, text), text
         if text.lstrip("-").isdigit():
             assert is_admitted(schema, int(text)) == is_parsed(setting, text), text

@@ -48,7 +48,7 @@ def observed(secrets: dict[str, dict[str, str]]) -> dict[str, ObservedSecret]:
     return {name: ObservedSecret(values, "1") for name, values in secrets.items()}
 
 
-def test_brokers_log_users_in_by_the_provider_of_the_resource(tmp_path: Path) -> None:
+def test_brokers_log_users_in_by_the_provider_that_the_cluster_names(tmp_path: Path) -> None:
     demo = cluster({"oidc": WHOLE})
     (plan,) = plan_broker_processes([demo], tmp_path, logins={"demo": tmp_path})
     write_console_files(tmp_path / "demo", console_files(demo, observed(SECRETS)))
@@ -57,8 +57,8 @@ def test_brokers_log_users_in_by_the_provider_of_the_resource(tmp_path: Path) ->
     assert "s3cret" not in str(plan.settings)
     module = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="b" password="b";'
     login = {name: module for name in plan.settings if name.endswith("sasl.jaas.config")}
-    given = [f"{name}={text}" for name, text in {**plan.settings, **login}.items() if "login.version" not in name]
-    methods = find_login_methods(Config.load(overrides=given))
+    overrides = [f"{name}={text}" for name, text in {**plan.settings, **login}.items() if "login.version" not in name]
+    methods = find_login_methods(Config.load(overrides=overrides))
     assert methods is not None and methods.oidc is not None
     oidc = methods.oidc
     assert (oidc.issuer, oidc.client_id, oidc.client_secret) == (ISSUER, "ottla", "s3cret")
@@ -78,7 +78,7 @@ def test_fields_that_are_not_set_leave_brokers_their_defaults() -> None:
     assert (secret_names(public), console_files(public, {})) == ((), {})
 
 
-def test_console_of_clients_with_certificates_is_served_where_a_provider_logs_in() -> None:
+def test_console_of_a_cluster_whose_clients_have_certificates_is_served_only_with_a_provider() -> None:
     for console, port in (({}, None), ({"oidc": OIDC}, 10093), ({"enabled": False}, None)):
         (plan,) = plan_broker_processes([cluster(console, TLS)], PurePath("/state"))
         assert plan.console_port == port, console
@@ -119,7 +119,7 @@ def test_invalid_field_is_named(console: dict[str, Any], problem: str) -> None:
     assert len(found) == 1 and found[0].startswith(problem), found
 
 
-def test_open_cluster_has_no_logins_of_its_console() -> None:
+def test_console_logins_of_an_open_cluster_are_refused() -> None:
     found = [str(it) for it in validate_resource(samples.cluster(console={"oidc": OIDC}))]
     assert len(found) == 1 and found[0].startswith("spec.console: console.oidc needs a listener with"), found
 
@@ -139,7 +139,7 @@ def test_setting_that_follows_from_the_console_is_refused(
     assert (refused.name, refused.reason) == (name, f"{name} cannot be set here: {reason}")
 
 
-def test_settings_of_a_cluster_without_the_field_stay_its_own() -> None:
+def test_setting_is_not_refused_if_the_console_field_for_it_is_not_set() -> None:
     assert not find_refused_settings(cluster(None, config={"console.enable": "true"}))
     assert not find_refused_settings(cluster({"oidc": OIDC}, config={"sasl.oauthbearer.sub.claim.name": "email"}))
 

@@ -37,7 +37,7 @@ class Batches:
 def print_and_commit(
     batches: Batches, *, end: int | None = None, count: int | None = None
 ) -> dict[TopicPartition, int]:
-    """Offsets that would be committed."""
+    """Prints records. Returns the offsets that would be committed."""
     consumer, ends = cast(Consumer, batches), None if end is None else {AT: end}
     asyncio.run(
         consume._print_records(consumer, ends, count, lambda place, record: (record.value or b"").decode(), None)

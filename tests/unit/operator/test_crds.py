@@ -110,7 +110,7 @@ def test_file_is_yaml_of_the_crd() -> None:
         assert yaml.safe_load(text)["metadata"]["name"] == name.removesuffix(".yaml")
 
 
-def test_documented_defaults_are_those_of_the_model() -> None:
+def test_documented_defaults_of_pipelines_are_those_of_the_model() -> None:
     checked = 0
     for model in models_within(PipelineSpec):
         properties = structural_schema(model)["properties"]

@@ -125,13 +125,15 @@ def test_a_port_that_another_process_has_is_a_problem() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adjtimex is Linux's")
-def test_the_clock_s_state_is_the_kernel_s() -> None:
+def test_the_clock_s_state_is_read_from_the_kernel() -> None:
     is_synchronised, error_s = machine.read_clock()
     assert is_synchronised is not None and 0 <= error_s <= 16, "the kernel's bound is 16 s"
 
 
 class Reviewer:
-    """An API server on which a service account has these rights, in these namespaces alone."""
+    """An API server on which a service account has only these rights, as (verb and resource,
+    namespace). It rejects every review if `allowed` is None.
+    """
 
     def __init__(self, allowed: set[tuple[str, str | None]] | None) -> None:
         self._allowed = allowed
@@ -181,7 +183,7 @@ async def test_a_right_that_the_operator_lacks_is_named(lacks: list[str], severi
 
 
 @async_test
-async def test_rights_are_those_in_all_namespaces_unless_some_are_watched() -> None:
+async def test_rights_are_examined_in_all_namespaces_unless_some_are_watched() -> None:
     reviewer = cast(ApiClient, Reviewer({("watch clusters", None)}))
     found = await operator_rights.examine_rights(reviewer, operator_deployment())
     assert found.observed.startswith("it may not watch topics in all namespaces, and lacks ")
@@ -192,15 +194,15 @@ async def test_rights_are_those_in_all_namespaces_unless_some_are_watched() -> N
 def test_the_rights_are_among_those_of_the_chart() -> None:
     text = (Path(__file__).parents[3] / "charts/ottla/templates/rbac.yaml").read_text()
     rules = re.findall(r"- apiGroups: (\[.*\])\n  resources: (\[.*\])\n  verbs: (\[.*\])", text)
-    given = {
+    granted = {
         (verb, group, resource)
         for groups, resources, verbs in (map(yaml.safe_load, rule) for rule in rules)
         for group in groups
         for resource in resources
         for verb in verbs
     }
-    wanted = {(it.verb, it.group, it.resource) for it in (*operator_rights.RIGHTS, operator_rights.SECRETS)}
-    assert len(rules) > 10 and wanted <= given, wanted - given
+    needed = {(it.verb, it.group, it.resource) for it in (*operator_rights.RIGHTS, operator_rights.SECRETS)}
+    assert len(rules) > 10 and needed <= granted, needed - granted
 
 
 def test_an_operator_without_an_available_pod_is_a_problem() -> None:

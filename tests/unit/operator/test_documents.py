@@ -1,4 +1,4 @@
-"""Files: the line of each field, and their problems, one line each."""
+"""Files of resources: the line of each field, and problems, each reported in one line."""
 
 from pathlib import Path
 
@@ -128,7 +128,7 @@ def test_a_file_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also tests a file that was renamed after the folder was listed."""
+    """A file that was renamed after the folder was listed is reported in the same way."""
 
     def reject(self: Path, **_: object) -> str:
         raise PermissionError(13, "Permission denied", str(self))
@@ -141,7 +141,7 @@ def test_an_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_emptied_file_removes_no_resources(tmp_path: Path) -> None:
-    """A shell truncates a file before the program starts that writes it."""
+    """A shell truncates a file before it starts the program that writes it."""
     cluster, topic = GOOD.split("---\n")
     write(tmp_path, cluster, "cluster.yaml")
     topics = write(tmp_path, "\n", "topics.yaml")

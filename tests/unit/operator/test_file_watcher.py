@@ -7,58 +7,58 @@ from ottla_operator.local.file_watcher import watch_edits
 from tests.unit.async_tests import async_test
 
 
-async def wait_for_edit(found: asyncio.Queue[frozenset[str]], name: str) -> None:
+async def wait_for_edit(edits: asyncio.Queue[frozenset[str]], name: str) -> None:
     """Waits for an edit of a file of this name."""
     async with asyncio.timeout(20):
-        while not any(Path(it).name == name for it in await found.get()):
+        while not any(Path(it).name == name for it in await edits.get()):
             pass
 
 
-async def wait_for_new_watch(found: asyncio.Queue[frozenset[str]]) -> None:
+async def wait_for_new_watch(edits: asyncio.Queue[frozenset[str]]) -> None:
     """Waits for the empty set that `watch_edits` yields when a watch begins."""
     async with asyncio.timeout(20):
-        while await found.get():
+        while await edits.get():
             pass
 
 
 async def queue_edits(
-    inputs: list[Path], home: Path, stop: asyncio.Event, found: asyncio.Queue[frozenset[str]]
+    inputs: list[Path], home: Path, stop: asyncio.Event, edits: asyncio.Queue[frozenset[str]]
 ) -> None:
     async for names in watch_edits(inputs, home, stop):
-        found.put_nowait(names)
+        edits.put_nowait(names)
 
 
 @async_test
 async def test_resources_python_steps_and_given_files_are_watched(tmp_path: Path) -> None:
-    found: asyncio.Queue[frozenset[str]] = asyncio.Queue()
+    edits: asyncio.Queue[frozenset[str]] = asyncio.Queue()
     stop = asyncio.Event()
     (tmp_path / "plain.txt").write_text("named")
-    watching = asyncio.create_task(queue_edits([tmp_path, tmp_path / "plain.txt"], tmp_path / "home", stop, found))
-    await wait_for_new_watch(found)
+    watching = asyncio.create_task(queue_edits([tmp_path, tmp_path / "plain.txt"], tmp_path / "home", stop, edits))
+    await wait_for_new_watch(edits)
     for name in ("a.yaml", "b.json", "steps.py", "plain.txt"):
         (tmp_path / "other.txt").write_text(name)
         (tmp_path / name).write_text(name)
-        await wait_for_edit(found, name)
+        await wait_for_edit(edits, name)
     stop.set()
     await watching
-    left = [it for names in [found.get_nowait() for _ in range(found.qsize())] for it in names]
-    assert not any("other.txt" in it for it in left)
+    remaining = [it for names in [edits.get_nowait() for _ in range(edits.qsize())] for it in names]
+    assert not any("other.txt" in it for it in remaining)
 
 
 @async_test
 async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path) -> None:
     """The watch of the old folder reports nothing of the new one."""
-    found: asyncio.Queue[frozenset[str]] = asyncio.Queue()
+    edits: asyncio.Queue[frozenset[str]] = asyncio.Queue()
     stop = asyncio.Event()
     folder = tmp_path / "resources"
     folder.mkdir()
-    watching = asyncio.create_task(queue_edits([folder], tmp_path / "home", stop, found))
-    await wait_for_new_watch(found)
+    watching = asyncio.create_task(queue_edits([folder], tmp_path / "home", stop, edits))
+    await wait_for_new_watch(edits)
     for away in ("first", "second"):
         folder.rename(tmp_path / away)
         folder.mkdir()
-        await wait_for_new_watch(found)
+        await wait_for_new_watch(edits)
         (folder / "a.yaml").write_text("x")
-        await wait_for_edit(found, "a.yaml")
+        await wait_for_edit(edits, "a.yaml")
     stop.set()
     await watching

@@ -9,7 +9,7 @@ from tests.unit.operator.api_server import FakeApi
 from tests.unit.operator.cluster_operator import Operator
 
 
-def claim(api: FakeApi, broker: int, **metadata: Any) -> None:
+def put_claim(api: FakeApi, broker: int, **metadata: Any) -> None:
     it = {"name": f"data-demo-{broker}", "namespace": "events", **metadata}
     api.put(CLAIM, {"metadata": it, "spec": {"resources": {"requests": {"storage": "10Gi"}}}})
 
@@ -27,13 +27,13 @@ def test_the_brokers_of_a_new_cluster_found_it(api: FakeApi, operator: Operator)
     api.put(CLAIM, {"metadata": {"name": "data-demo-x-1", "namespace": "events"}, "spec": {}})  # of Cluster demo-x
     operator.reconcile()
     assert is_founding(api)
-    claim(api, 1)  # as the StatefulSet's controller creates it
+    put_claim(api, 1)  # as the StatefulSet's controller creates it
     Operator(api).reconcile()
     assert is_founding(api), "until a cluster id is known"
 
 
-def test_brokers_continue_the_cluster_that_kept_claims_hold(api: FakeApi, operator: Operator) -> None:
-    claim(api, 2)
+def test_brokers_continue_the_cluster_of_claims_that_still_exist(api: FakeApi, operator: Operator) -> None:
+    put_claim(api, 2)
     operator.reconcile()
     assert not is_founding(api)
 
@@ -43,14 +43,14 @@ def test_brokers_whose_disks_are_gone_do_not_found_another_cluster(api: FakeApi,
     cluster["status"] = {"clusterId": "c1"}
     operator.reconcile()
     assert not is_founding(api)
-    assert cluster["status"]["clusterId"] == "c1", "it is known while no broker answers"
+    assert cluster["status"]["clusterId"] == "c1", "the id stays in the status while no broker answers"
 
 
 @pytest.mark.parametrize(
     "metadata", [{"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"ownerReferences": [{"kind": "StatefulSet"}]}]
 )
 def test_claims_that_are_being_deleted_are_waited_for(api: FakeApi, operator: Operator, metadata: Any) -> None:
-    claim(api, 1, **metadata)
+    put_claim(api, 1, **metadata)
     operator.reconcile()
     assert operator.conditions["Ready"]["reason"] == "Terminating" and not api.of("StatefulSet")
     assert "data-demo-1" in operator.conditions["Ready"]["message"]

@@ -1,4 +1,4 @@
-"""The login of brokers among themselves, and its roll-out while they run."""
+"""The login between brokers, and its roll-out while they run."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ SECURED = cluster(SCRAM, authorization={"type": "ACL", "superUsers": ["User:admi
 OPEN = cluster(SCRAM, PLAIN)
 
 
-def test_a_cluster_is_never_open_when_every_listener_asks_for_a_login() -> None:
+def test_brokers_of_a_new_cluster_require_a_login_if_every_listener_does() -> None:
     assert plan_login(SECURED, []) is plan_login(cluster(SCRAM), []) is REQUIRED
     settings = common_settings(SECURED, 3, REQUIRED)
     assert settings["listener.security.protocol.map"] == "INTER_BROKER:SASL_PLAINTEXT,SAFE:SASL_PLAINTEXT"
@@ -115,11 +115,11 @@ def test_brokers_start_with_the_login_module_of_the_secret() -> None:
     assert (module.username, module.password) == ("ottla-broker", passwords.broker)
     assert module.users == {"ottla-operator": passwords.operator}
     local = {"node.id": "1", "listeners": "INTER_BROKER://127.0.0.1:9091,SAFE://127.0.0.1:9094", "log.dirs": "/data"}
-    places = ("http.listener", "advertised.listeners", "controller.quorum.bootstrap.servers")
+    address_settings = ("http.listener", "advertised.listeners", "controller.quorum.bootstrap.servers")
     settings = {
         key: values[LOGIN_MODULE] if key.endswith(LOGIN_MODULE) else "1" if key == VERSION_SETTING else it
         for key, it in common_settings(SECURED, 1, REQUIRED).items()
-        if key not in places
+        if key not in address_settings
     }
     assert not Config.of(settings | local).notes
 
@@ -131,7 +131,7 @@ def test_passwords_are_in_no_text_that_is_logged() -> None:
 
 
 @pytest.mark.parametrize("changed", [{}, {"broker.password": ""}, {"broker.password": "short"}, {"rotation": "[]"}])
-def test_a_changed_secret_is_not_used(changed: dict[str, str]) -> None:
+def test_an_incomplete_or_invalid_secret_is_not_used(changed: dict[str, str]) -> None:
     values = {**LoginSecret.generate().to_values(), **changed} if changed else {}
     assert LoginSecret.parse(values) is None
 

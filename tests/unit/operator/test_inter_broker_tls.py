@@ -1,4 +1,4 @@
-"""TLS of brokers among themselves, and its roll-out while they run."""
+"""TLS between brokers, and its roll-out while they run."""
 
 from typing import Any
 

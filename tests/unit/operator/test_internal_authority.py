@@ -42,7 +42,7 @@ def maintain(now: float, before: ClusterCertificates | None = None, names: tuple
     return maintain_certificates(cluster(), authority, brokers, names, now)
 
 
-def test_the_first_certificates_are_ones_that_strict_clients_accept(tmp_path: Path) -> None:
+def test_strict_clients_accept_the_first_certificates(tmp_path: Path) -> None:
     made = maintain(time.time(), names=("localhost", "127.0.0.1", "*.demo-brokers.events.svc"))
     assert list(made.authority) == ["ca-1.crt", "ca-1.key"]
     assert [it.split(",")[0] for it in made.changes] == [
@@ -143,7 +143,7 @@ def test_invalid_specs_are_refused(tls: dict[str, Any], message: str) -> None:
     assert any(message in str(it) for it in problems), [str(it) for it in problems]
 
 
-def test_files_of_one_machine_are_their_owners_alone(tmp_path: Path) -> None:
+def test_only_their_owner_can_read_the_files_on_one_machine(tmp_path: Path) -> None:
     home = Home(tmp_path)
     made = internal_certificates.maintain_certificate_files(home, cluster(MUTUAL))
     files = [it for it in tmp_path.rglob("*") if it.is_file()]

@@ -1,4 +1,4 @@
-"""Logs as JSON: lines of a reconcile name its resource, and a Cluster's brokers log as it says."""
+"""Logs as JSON: lines of a reconcile name its resource; a Cluster sets its brokers' format."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ def test_lines_of_a_reconcile_name_its_resource() -> None:
     lines: list[str] = []
 
     async def reconcile(key: Key) -> float | None:
-        record = logging.LogRecord("ottla.operator", logging.INFO, "", 0, "looked", (), None)
+        record = logging.LogRecord("ottla.operator", logging.INFO, "", 0, "reconciled", (), None)
         lines.append(JsonFormatter().format(record))
         return None
 
@@ -40,11 +40,11 @@ def test_lines_of_a_reconcile_name_its_resource() -> None:
     )
 
 
-@pytest.mark.parametrize(("log_format", "arguments"), [(None, 4), ("text", 4), ("json", 6)])
-def test_brokers_log_as_the_cluster_says(log_format: str | None, arguments: int) -> None:
+@pytest.mark.parametrize(("log_format", "argument_count"), [(None, 4), ("text", 4), ("json", 6)])
+def test_brokers_log_in_the_format_of_the_cluster(log_format: str | None, argument_count: int) -> None:
     fields = {"logFormat": log_format} if log_format else {}
     args = make_args(cluster_with(**fields))
-    assert len(args) == arguments
+    assert len(args) == argument_count
     assert (args[-2:] == ["--log-format", "json"]) == (log_format == "json")
 
 

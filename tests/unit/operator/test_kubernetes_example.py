@@ -23,7 +23,7 @@ def pod(manifest: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def test_rows_are_read_in_at_most_ten_commands() -> None:
+def test_readme_needs_at_most_ten_commands_to_consume_records() -> None:
     commands = readme_commands()
     assert len(commands) <= 10
     assert any(re.fullmatch(r"kubectl exec client -- ottla consume \S+ --max 3", it) for it in commands)

@@ -65,10 +65,10 @@ async def test_another_operator_takes_over_from_one_that_was_killed() -> None:
     assert (one.is_active, other.is_active) == (True, False)
     cut_off.cut = True  # killed: it neither renews nor releases the Lease
     first.cancel()
-    gone = asyncio.get_running_loop().time()
+    killed_at = asyncio.get_running_loop().time()
     await asyncio.sleep(20)
     assert other.is_active
-    assert LEASE_S / 2 < other.times[0] - gone < LEASE_S + 2
+    assert LEASE_S / 2 < other.times[0] - killed_at < LEASE_S + 2
     second.cancel()
 
 
@@ -92,11 +92,11 @@ async def test_an_operator_that_is_cut_off_stops_before_another_starts() -> None
     tasks = [one.start(), other.start()]
     await asyncio.sleep(10)
     cut_off.cut = True
-    both = 0
+    moments_with_both_active = 0
     for _ in range(300):
         await asyncio.sleep(0.1)
-        both += one.is_active and other.is_active
-    assert other.is_active and not one.is_active and both == 0
+        moments_with_both_active += one.is_active and other.is_active
+    assert other.is_active and not one.is_active and moments_with_both_active == 0
     cut_off.cut = False
     await asyncio.sleep(30)
     assert other.is_active and not one.is_active
@@ -105,7 +105,7 @@ async def test_an_operator_that_is_cut_off_stops_before_another_starts() -> None
 
 
 @virtual_time_test
-async def test_an_operator_that_cannot_renew_for_any_reason_stops() -> None:
+async def test_an_operator_stops_after_any_error_that_keeps_it_from_renewing_its_lease() -> None:
     api = FakeApi()
     broken = connect_over_network(api)
     one, other = Contender(broken, "one"), Contender(api, "other")

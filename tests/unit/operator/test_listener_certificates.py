@@ -1,5 +1,5 @@
 """Certificates of a Cluster's listeners: from a Secret to settings of brokers, and errors of
-unusable ones.
+unusable Secrets.
 """
 
 import base64

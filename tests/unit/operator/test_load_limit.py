@@ -43,7 +43,9 @@ def test_records_after_the_first_ones_are_limited(file: Path, clock: Clock) -> N
     load = LimitedLoad(file)
     assert pauses_s(load, 3) == [0, 0, 0]
     clock.now_s += 2
-    assert pauses_s(load, 3) == [0.1, 0.2, 0.3], "since the first of them, not since the load began"
+    assert pauses_s(load, 3) == [0.1, 0.2, 0.3], (
+        "the limit counts from the first of these records, not from the start of the load"
+    )
 
 
 def test_other_topics_are_not_limited(file: Path, clock: Clock) -> None:
@@ -57,10 +59,10 @@ def test_limit_ends_with_its_file(file: Path, clock: Clock) -> None:
     pauses_s(load, 4)
     file.unlink()
     assert pauses_s(load, 9) == [0] * 9
-    assert pauses_s(LimitedLoad(file), 9) == [0] * 9, "a load that starts later"
+    assert pauses_s(LimitedLoad(file), 9) == [0] * 9, "a load that starts later is not limited either"
 
 
-def test_limit_ends_after_a_time(file: Path, clock: Clock) -> None:
+def test_limit_ends_after_its_timeout(file: Path, clock: Clock) -> None:
     load = LimitedLoad(file)
     pauses_s(load, 4)
     clock.now_s += 5.1

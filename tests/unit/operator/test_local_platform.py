@@ -31,7 +31,7 @@ from tests.unit.operator.topic_brokers import TopicBrokers
 
 
 class LocalPlatformWorld:
-    """`woken`: keys for which a process change was reported."""
+    """`woken`: kinds and keys that the platform passed to `on_process_change`."""
 
     def __init__(self, folder: Path) -> None:
         self.messages: list[str] = []
@@ -152,8 +152,8 @@ async def test_a_resource_that_waits_for_long_is_reported(tmp_path: Path) -> Non
 
 
 @async_test
-async def test_nothing_reads_a_cluster_with_access_rules_on_the_brokers_own_listener(tmp_path: Path) -> None:
-    """There a pipeline or a mirror without a login would be a super user."""
+async def test_pipelines_and_mirrors_do_not_read_a_secured_cluster_by_the_inter_broker_listener(tmp_path: Path) -> None:
+    """A pipeline or a mirror without a login would be a super user there."""
     world = LocalPlatformWorld(tmp_path)
     listeners = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
     data = samples.cluster(listeners=listeners, authorization={"type": "ACL"})

@@ -34,8 +34,8 @@ def stateful_set(passwords: str) -> Json:
     return {"spec": {"template": {"metadata": {"annotations": {"ottla.dev/inter-broker-passwords": passwords}}}}}
 
 
-def ensure_login_secret(api: FakeApi, *pods: Json, having: Json | None = None) -> LoginSecret:
-    observed = ClusterObjects(having, broker_pods(CLUSTER, pods), "", {}, {}, "demo-brokers")
+def ensure_login_secret(api: FakeApi, *pods: Json, existing: Json | None = None) -> LoginSecret:
+    observed = ClusterObjects(existing, broker_pods(CLUSTER, pods), "", {}, {}, "demo-brokers")
     return asyncio.run(ensure_login(cast(ApiClient, api), CLUSTER, observed, ""))
 
 
@@ -47,24 +47,24 @@ def test_the_secret_is_created_once_and_belongs_to_the_cluster() -> None:
     assert (owner["kind"], owner["uid"]) == ("Cluster", "c1")
 
 
-def test_a_secret_that_brokers_do_not_have_is_not_used() -> None:
+def test_a_secret_that_ready_brokers_do_not_have_is_not_used() -> None:
     api = FakeApi()
     made = ensure_login_secret(api)
-    assert ensure_login_secret(api, pod(made.in_use.digest), having=stateful_set(made.in_use.digest)) == made
+    assert ensure_login_secret(api, pod(made.in_use.digest), existing=stateful_set(made.in_use.digest)) == made
     with pytest.raises(Blocked, match=f"Secret {NAME} was changed: restore it"):
-        ensure_login_secret(api, pod("other"), having=stateful_set("other"))
-    assert ensure_login_secret(api, pod("other", is_ready=False), having=stateful_set("other")) == made
+        ensure_login_secret(api, pod("other"), existing=stateful_set("other"))
+    assert ensure_login_secret(api, pod("other", is_ready=False), existing=stateful_set("other")) == made
     del api.objects["Secret", "events", NAME]
     with pytest.raises(Blocked, match=f"Secret {NAME} was deleted: restore it"):
-        ensure_login_secret(api, pod(made.in_use.digest), having=stateful_set(made.in_use.digest))
+        ensure_login_secret(api, pod(made.in_use.digest), existing=stateful_set(made.in_use.digest))
     assert (
-        ensure_login_secret(api, pod(made.in_use.digest, is_ready=False), having=stateful_set(made.in_use.digest))
+        ensure_login_secret(api, pod(made.in_use.digest, is_ready=False), existing=stateful_set(made.in_use.digest))
         != made
     )
 
 
 def test_pods_without_a_stateful_set_keep_their_passwords() -> None:
-    """While disks are expanded there is none."""
+    """The StatefulSet is missing while disks are expanded."""
     api = FakeApi()
     made = ensure_login_secret(api)
     assert ensure_login_secret(api, pod(made.in_use.digest)) == made

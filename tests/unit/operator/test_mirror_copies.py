@@ -14,8 +14,8 @@ from ottla_operator.kafka.topics import PartitionInfo, TopicDescription
 from ottla_operator.plan.mirror import UNREPORTED
 from tests.unit.async_tests import async_test
 
-LEADERS = {0: 1, 1: 2, 2: -1}  # of topics `copy` and `appended`; that of `other` is broker 1
-APPENDED = 2  # partitions of the source of `appended`, of three
+LEADERS = {0: 1, 1: 2, 2: -1}  # by partition of the topics `copy` and `appended`
+APPENDED = 2  # partitions of the source of `appended`, which has three itself
 
 
 class FakeBrokers:
@@ -69,6 +69,6 @@ async def describe_states(brokers: FakeBrokers) -> dict[tuple[str, int], str]:
 async def test_partition_that_no_broker_reports_is_included_as_unreported(brokers: FakeBrokers) -> None:
     copied = {("copy", 0): "Replicating", ("copy", 1): "Replicating", ("copy", 2): UNREPORTED}
     copied |= {("appended", 0): "Replicating", ("appended", 1): "Replicating"}
-    assert await describe_states(brokers) == copied, "one has no leader; one takes no records of the source"
+    assert await describe_states(brokers) == copied, "copy-2 has no leader; appended-2 gets no records of the source"
     brokers.silent = True
     assert await describe_states(brokers) == copied | {("copy", 1): UNREPORTED, ("appended", 1): UNREPORTED}

@@ -92,13 +92,13 @@ def test_a_spec_becomes_settings_of_the_brokers() -> None:
 def test_settings_that_are_set_are_not_changed_again(before: dict[str, str]) -> None:
     desired = mirror_settings(mirror(), "w:9092")
     after = {**before, **plan_mirror_changes(desired, before)}
-    now = {name: value for name, value in after.items() if value is not None}
-    assert plan_mirror_changes(desired, now) == {}
-    assert desired.items() <= now.items()
-    assert now.get("metadata.max.age.ms") == before.get("metadata.max.age.ms"), (
+    current = {name: value for name, value in after.items() if value is not None}
+    assert plan_mirror_changes(desired, current) == {}
+    assert desired.items() <= current.items()
+    assert current.get("metadata.max.age.ms") == before.get("metadata.max.age.ms"), (
         "settings without a field in the spec are left alone"
     )
-    assert "groups" not in now
+    assert "groups" not in current
 
 
 def test_groups_are_unsupported_with_appended_offsets() -> None:
@@ -107,11 +107,11 @@ def test_groups_are_unsupported_with_appended_offsets() -> None:
     assert find_unsupported(mirror()) == ""
 
 
-def test_access_rules_are_copied_only_where_asked() -> None:
-    asked = mirror_settings(mirror(sync={"acls": True}), "w:9092")
-    assert asked["sync.acls"] == "true"
+def test_access_rules_are_copied_only_if_the_spec_says_so() -> None:
+    with_acls = mirror_settings(mirror(sync={"acls": True}), "w:9092")
+    assert with_acls["sync.acls"] == "true"
     assert "sync.acls" not in mirror_settings(mirror(), "w:9092")
-    assert plan_mirror_changes(mirror_settings(mirror(), "w:9092"), asked) == {"sync.acls": None}
+    assert plan_mirror_changes(mirror_settings(mirror(), "w:9092"), with_acls) == {"sync.acls": None}
 
 
 def test_states_of_partitions_become_conditions() -> None:
@@ -241,7 +241,7 @@ def test_a_silent_source_is_reported() -> None:
     assert (in_sync.is_true, safe.is_true) == (False, True)
 
 
-def test_a_failover_that_the_resource_did_not_request_stalls_it() -> None:
+def test_a_failover_that_the_resource_did_not_request_stalls_the_mirror() -> None:
     desired = mirror_settings(mirror(), "w:9092")
     failed_over = {"role": FAILED_OVER}
     for before in (None, "Replicate", "Paused"):

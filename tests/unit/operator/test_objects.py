@@ -44,8 +44,8 @@ def test_objects_of_a_cluster_are_those_of_the_golden_file(case: str) -> None:
 
 
 def lowest_violating_count(constraint: dict[str, Any], pods_on_nodes: list[int]) -> int:
-    """The number of pods on one node from which on the scheduler refuses another one there, by
-    Kubernetes' definition of a skew.
+    """The smallest number of pods on a node with which the scheduler refuses another pod there, by
+    Kubernetes' definition of skew.
     """
     lowest = 0 if len(pods_on_nodes) < constraint["minDomains"] else min(pods_on_nodes)
     return lowest + int(constraint["maxSkew"])
@@ -59,11 +59,11 @@ def test_no_node_takes_more_brokers_than_the_cluster_says(pods_on_nodes: list[in
     assert [it["topologyKey"] for it in strict] == ["kubernetes.io/hostname"]
     assert lowest_violating_count(strict[0], pods_on_nodes) == 2
     keys = [(it["topologyKey"], it["whenUnsatisfiable"]) for it in constraints]
-    assert len(keys) == len(set(keys)) == 2  # the API server refuses a pod with two of a kind
+    assert len(keys) == len(set(keys)) == 2  # the API server refuses a pod with two equal ones
 
 
-def objects(it: Cluster, brokers: int | None = None, known: ServiceAddresses | None = None) -> DesiredObjects:
-    return desired_objects(it, IMAGES, ObjectInputs(brokers or it.spec.replicas, known or ServiceAddresses()))
+def objects(it: Cluster, broker_count: int | None = None, known: ServiceAddresses | None = None) -> DesiredObjects:
+    return desired_objects(it, IMAGES, ObjectInputs(broker_count or it.spec.replicas, known or ServiceAddresses()))
 
 
 def hash_of(it: Cluster) -> str:
@@ -121,11 +121,11 @@ def test_every_type_of_listener_has_a_bootstrap_address_once_it_is_known() -> No
     assert set(bootstrap_addresses(it, ServiceAddresses())) == {"plain"}
 
 
-def test_inter_broker_port_can_change_in_a_rolling_restart() -> None:
-    taken = cluster_with(listeners=[{"name": "plain", "port": 9091}])
+def test_inter_broker_port_of_running_brokers_stays_open_while_it_changes() -> None:
+    demo = cluster_with(listeners=[{"name": "plain", "port": 9091}])
     (policy,) = (
         it
-        for it in desired_objects(taken, IMAGES, ObjectInputs(1, ports_in_use=frozenset({9091}))).prerequisites
+        for it in desired_objects(demo, IMAGES, ObjectInputs(1, ports_in_use=frozenset({9091}))).prerequisites
         if it["kind"] == "NetworkPolicy"
     )
     assert [it["port"] for it in policy["spec"]["ingress"][1]["ports"]] == [9090, 9091]
@@ -155,7 +155,7 @@ def test_the_schema_registry_has_a_service_and_its_port_is_open() -> None:
     assert not [it for it in objects(cluster_with()).all if it["metadata"]["name"] == "demo-schema-registry"]
 
 
-def test_every_object_goes_with_the_cluster() -> None:
+def test_every_object_is_owned_by_the_cluster() -> None:
     assert all("ownerReferences" in it["metadata"] for it in objects(cluster_with()).all)
 
 
@@ -186,7 +186,7 @@ def test_a_cluster_on_kubernetes_needs_storage() -> None:
     assert find_unsupported(cluster_with()) == ""
 
 
-def test_names_that_are_no_prefix_of_service_names_are_rejected() -> None:
+def test_names_that_cannot_begin_service_names_are_rejected() -> None:
     for name in ("a.b", "1st", "a" * 41):
         assert "metadata.name" in find_unsupported(
             valid_cluster({**cluster(), "metadata": {"name": name}}, storage=STORAGE)

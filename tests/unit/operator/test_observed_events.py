@@ -14,7 +14,7 @@ OLDER = event("FailedCreate", "service account not found", "2026-01-01T00:00:01Z
 OTHER = event("RecreatingFailedPod", "recreating", "2026-01-01T00:00:09Z")
 
 
-def test_the_newest_failure_counts_in_one_line() -> None:
+def test_the_newest_failure_is_reported_in_one_line() -> None:
     assert creation_failure([QUOTA, OLDER, OTHER], "") == "create Pod demo-1 failed: exceeded quota"
     assert creation_failure([OTHER], "") == ""
 
@@ -30,5 +30,5 @@ def test_a_pod_that_does_not_start_has_its_newest_warning_as_the_reason() -> Non
     assert start_failure([mount], "2026-01-01T00:00:08Z") == ""
 
 
-def test_an_event_of_the_newer_api_has_only_its_creation() -> None:
+def test_an_event_of_the_newer_api_is_dated_by_its_creation() -> None:
     assert start_failure([{"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "reason": "X"}], "") == "X: "

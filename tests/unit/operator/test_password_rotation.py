@@ -33,12 +33,12 @@ def accepts(broker: LoginSecret, user: str, password: str) -> bool:
 
 
 def next_step(secret: LoginSecret, due: str = DUE, at: datetime.datetime = NOW) -> LoginSecret | None:
-    """The step after this one where all three brokers have read it."""
+    """The step after this one, which all three brokers have read; None while there is none."""
     return next_rotation_step(secret, due, dict.fromkeys([1, 2, 3], secret.version), [1, 2, 3], at)
 
 
 def rotate(secret: LoginSecret, due: str = DUE) -> list[LoginSecret]:
-    """The Secret at each step, until there is none."""
+    """The Secret at each step, until no step follows."""
     steps, at = [secret], NOW
     while (following := next_step(steps[-1], due, at)) is not None:
         steps.append(following)
@@ -70,7 +70,7 @@ def test_a_login_that_is_used_anywhere_is_accepted_everywhere(operator_is_late: 
             assert accepts(broker, operator.in_use.operator_user, operator.in_use.operator), id_
         versions = {id_: it.version for id_, it in enumerate(brokers, 1)}
         following = next_rotation_step(written, DUE, versions, [1, 2, 3], at)
-        operator = written if operator_is_late else following or written  # one that connected just before
+        operator = written if operator_is_late else following or written  # late: it connected just before
         written, at = following or written, at + PREVIOUS_LOGIN_PERIOD / 2
         at_once = data.draw(st.lists(st.booleans(), min_size=3, max_size=3))
         brokers = [written if it else old for it, old in zip(at_once, brokers, strict=True)]
@@ -91,12 +91,12 @@ def test_previous_logins_are_accepted_for_a_time_after_every_broker_has_the_new_
     assert next_step(use, at=since + PREVIOUS_LOGIN_PERIOD) is not None
 
 
-def test_a_rotation_that_has_begun_ends_also_if_it_is_no_longer_asked_for() -> None:
+def test_a_rotation_that_has_begun_ends_also_if_it_is_no_longer_requested() -> None:
     _, accept, *_ = rotate(LoginSecret.generate())
     assert [it.step for it in rotate(accept, due="")] == ["Accept", "Use", "Remove", ""]
 
 
-def test_each_time_rotates_once() -> None:
+def test_each_value_of_rotate_passwords_at_rotates_once() -> None:
     after = rotate(LoginSecret.generate())[-1]
     assert next_step(after) is None
     assert next_step(LoginSecret.generate(rotated_at=DUE)) is None, "a new Cluster has new passwords already"

@@ -83,7 +83,7 @@ def test_a_driver_whose_runner_has_not_answered_is_starting() -> None:
 
 
 def with_status(readiness: Readiness, **status: Any) -> dict[str, Any]:
-    """A Pipeline with this status of its generation."""
+    """A Pipeline whose status is of its current generation."""
     conditions = render_conditions(Conditions(readiness, 1), (), "2026-01-01T00:00:00Z")
     return {"metadata": {"generation": 1}, "status": {"observedGeneration": 1, "conditions": conditions, **status}}
 
@@ -93,7 +93,7 @@ RESTARTING = PipelineRun("Starting", Reconciling("DriverRestarting", "the Spark 
 CRASHED = Stalled("CrashLoopBackOff", "the driver failed 3 times: out of memory")
 
 
-def test_a_running_driver_stays_so_while_one_answer_is_missing() -> None:
+def test_a_running_driver_stays_ready_while_one_answer_is_missing() -> None:
     assert debounce_run(UNANSWERED, with_status(Ready(RUNNING))).readiness == Ready(RUNNING)
     assert debounce_run(UNANSWERED, with_status(Reconciling("DriverStarting", "the driver is starting"))) == UNANSWERED
 

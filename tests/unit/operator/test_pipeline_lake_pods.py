@@ -67,7 +67,7 @@ def test_driver_and_executors_have_the_jars_and_the_credentials(tmp_path: Path) 
     own = pipeline_conf(pipeline, environment)
     conf = spark_conf(own, master=environment.master, jars=files, scratch=tmp_path, log=tmp_path / "log")
 
-    for role in ("driver", "executor"):  # of the executors, Spark makes it SPARK_CLASSPATH
+    for role in ("driver", "executor"):  # executors get it as SPARK_CLASSPATH
         classpath = conf[f"spark.{role}.extraClassPath"]
         assert {"iceberg-spark-runtime", "iceberg-aws-bundle", "hadoop-aws"} <= {
             jar.artifact.removesuffix("-4.0_2.13") for name in ("iceberg", "s3") for jar in jars.EXTRA_JARS[name]
@@ -83,6 +83,6 @@ def test_driver_and_executors_have_the_jars_and_the_credentials(tmp_path: Path) 
     ):
         assert (conf[f"{prefix}.{id_}"], conf[f"{prefix}.{key}"]) == ("sesame id", "sesame key")
     assert conf[f"{CATALOG}.s3.endpoint"] == conf["spark.hadoop.fs.s3a.endpoint"] == "http://store:9000"
-    secret = [name for name, value in conf.items() if "sesame" in value]
-    assert len(secret) == 5 and all(map(REDACTED.search, secret))
+    secret_settings = [name for name, value in conf.items() if "sesame" in value]
+    assert len(secret_settings) == 5 and all(map(REDACTED.search, secret_settings))
     assert "sesame" not in json.dumps(found.application) + json.dumps(found.prerequisites)

@@ -57,12 +57,12 @@ def application(it: Pipeline) -> dict[str, Any]:
 def test_objects_of_a_pipeline_are_those_of_the_golden_file(case: str) -> None:
     it = valid_pipeline(yaml.safe_load((PIPELINES / f"{case}.in.yaml").read_text()))
     assert it.spec.launcher
-    there = LaunchInputs(
+    inputs = LaunchInputs(
         it.spec.launcher, LAUNCH_INPUTS.connection, LAUNCH_INPUTS.claim_modes if case == "spark-operator" else ()
     )
-    found = desired_objects(it, IMAGE, there)
+    found = desired_objects(it, IMAGE, inputs)
     check_golden_file(PIPELINES / f"{case}.out.yaml", found.all, BlockDumper)
-    assert desired_objects(it, IMAGE, there) == found
+    assert desired_objects(it, IMAGE, inputs) == found
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_undocumented_fields_are_found() -> None:
     ]
 
 
-def test_stream_is_restarted_always_and_a_batch_only_on_failure() -> None:
+def test_stream_is_always_restarted_and_a_batch_only_on_failure() -> None:
     assert application(pipeline_with())["spec"]["restartPolicy"]["type"] == "Always"
-    ends = pipeline_with(trigger={"availableNow": True})
-    assert application(ends)["spec"]["restartPolicy"]["type"] == "OnFailure"
-    name = desired_objects(ends, IMAGE, ON_DRIVER).settings
-    assert driver(ends)["spec"]["replicas"] == 1
-    assert driver(ends, finished=name)["spec"]["replicas"] == 0
-    assert driver(ends, finished="another")["spec"]["replicas"] == 1, "the spec that has finished is another one"
+    batch = pipeline_with(trigger={"availableNow": True})
+    assert application(batch)["spec"]["restartPolicy"]["type"] == "OnFailure"
+    name = desired_objects(batch, IMAGE, ON_DRIVER).settings
+    assert driver(batch)["spec"]["replicas"] == 1
+    assert driver(batch, finished=name)["spec"]["replicas"] == 0
+    assert driver(batch, finished="another")["spec"]["replicas"] == 1, "the spec that has finished is another one"
 
 
 def test_suspended_pipeline_has_the_same_objects_without_a_driver() -> None:
@@ -113,8 +113,8 @@ def test_suspended_pipeline_has_the_same_objects_without_a_driver() -> None:
 
 def test_changed_definition_changes_the_driver() -> None:
     it = desired_objects(pipeline_with(stop={"graceful": "1m"}), IMAGE, ON_DRIVER)
-    taken = parse_pipeline(driver_definition(it), Path("/etc/ottla"))
-    assert (taken.name, taken.spec.state, taken.spec.stop.graceful) == ("hourly", "running", "1m")
+    parsed = parse_pipeline(driver_definition(it), Path("/etc/ottla"))
+    assert (parsed.name, parsed.spec.state, parsed.spec.stop.graceful) == ("hourly", "running", "1m")
     other = desired_objects(pipeline_with(transforms=[{"name": "late", "sql": "SELECT 1"}]), IMAGE, ON_DRIVER)
     assert it.settings != other.settings and other.settings in str(other.application)
 
@@ -252,7 +252,7 @@ def test_launcher_is_chosen_by_spec_then_existing_objects_then_the_cluster() -> 
             choose_launcher(pipeline_with(launcher="SparkOperator"), (), has_spark_operator=served) == "SparkOperator"
         )
         assert choose_launcher(pipeline_with(), ["Driver"], has_spark_operator=served) == "Driver", (
-            "it does not change under a running pipeline"
+            "the launcher of a running pipeline does not change"
         )
     assert choose_launcher(pipeline_with(), (), has_spark_operator=True) == "SparkOperator"
     assert choose_launcher(pipeline_with(), (), has_spark_operator=False) == "Driver"
@@ -335,7 +335,7 @@ def test_options_of_the_operator_reach_every_pod_of_a_pipeline() -> None:
         assert not {"runAsUser", "runAsGroup", "fsGroup"} & template["spec"]["securityContext"].keys()
 
 
-def test_driver_is_told_the_address_of_the_registry() -> None:
+def test_driver_gets_the_address_of_the_registry() -> None:
     connection = BrokerConnection("b:9092", registry="http://demo-schema-registry.events.svc:8081")
     command = runner_arguments(pipeline_with(), connection, "local")
     assert command[command.index("--registry") + 1] == connection.registry

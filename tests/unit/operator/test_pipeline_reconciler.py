@@ -1,5 +1,5 @@
-"""Reconciles of a Pipeline on Kubernetes: what it waits for, what is created, left alone and
-deleted, and reported.
+"""Reconciles of a Pipeline on Kubernetes: what it waits for, and what is created, left alone,
+deleted and reported.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def test_a_pipeline_is_suspended_and_resumed(world: PipelineWorld) -> None:
     world.reconcile()
     world.put_pod(ready=True)
     world.api.events.clear()
-    world.start_another_operator()  # which repeats any event
+    world.start_another_operator()  # it would record any event again
     world.edit(state="suspended")
     world.reconcile()
     assert world.deployment["spec"]["replicas"] == 0 and kstatus(world.pipeline) == "InProgress"
@@ -109,7 +109,7 @@ def test_a_completed_pipeline_is_not_started_again(world: PipelineWorld) -> None
     assert kstatus(world.pipeline) == "Current" and world.pipeline["status"]["lagRecords"] == 0
     world.edit(transforms=[{"name": "late", "sql": "SELECT 2"}])
     world.reconcile()
-    assert world.deployment["spec"]["replicas"] == 1, "another pipeline has read nothing yet"
+    assert world.deployment["spec"]["replicas"] == 1, "the changed pipeline has not finished"
 
 
 def test_a_completed_pipeline_that_is_suspended_and_resumed_runs_again(world: PipelineWorld) -> None:

@@ -50,7 +50,7 @@ def test_address_of_a_database_is_not_reported() -> None:
     assert "hunter2" not in str(report)
 
 
-def test_unknown_is_left_out() -> None:
+def test_fields_that_are_not_known_are_left_out() -> None:
     assert build_report(pipeline(), {}, "", "") == PipelineReport(
         "Pending", group="ottla-pipeline-hourly", views=build_report(pipeline(), {}, "", "").views
     )

@@ -1,4 +1,4 @@
-"""Processes that are supervised, adopted and identified. Small scripts stand for brokers."""
+"""Processes that are supervised, adopted and identified. Small scripts stand in for brokers."""
 
 import asyncio
 import os
@@ -147,7 +147,7 @@ async def test_an_orphaned_process_is_adopted_and_stopped(tmp_path: Path) -> Non
     running = asyncio.create_task(supervisor.run())
     await reports.until(lambda: State.ready in reports.states)
     assert reports.states == [State.ready]
-    # Its parent has to reap it; a zombie counts as exited.
+    # A zombie counts as exited, and this process, its parent, has to reap it.
     stopped, _ = await asyncio.gather(supervisor.stop(), process.child.wait() if process.child else asyncio.sleep(0))
     await running
     assert stopped
@@ -168,12 +168,12 @@ async def test_an_orphaned_process_with_other_settings_is_replaced(tmp_path: Pat
 
 @async_test
 async def test_a_pid_of_another_process_is_not_adopted(tmp_path: Path) -> None:
-    mark = processes.start_time(os.getpid())
-    assert mark is not None
+    started = processes.start_time(os.getpid())
+    assert started is not None
     (tmp_path / "process.json").write_text(f'{{"pid": {os.getpid()}, "started": "another time", "hash": "h"}}')
     assert processes.find_process(tmp_path) is None
     assert not (tmp_path / "process.json").exists()
-    assert processes.is_running(processes.ProcessIdentity(os.getpid(), mark, "h"))
+    assert processes.is_running(processes.ProcessIdentity(os.getpid(), started, "h"))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}'])

@@ -54,7 +54,7 @@ def test_voters_whose_disks_were_replaced_are_lost_and_others_may_return() -> No
 
 
 def test_a_loss_is_final_when_no_majority_can_return() -> None:
-    assert find_quorum_loss([replica(1), replica(2)], VOTERS, "old") is None, "they elect by themselves"
+    assert find_quorum_loss([replica(1), replica(2)], VOTERS, "old") is None, "they can elect a leader"
     waiting = find_quorum_loss([replica(1)], VOTERS, "old")
     assert waiting and not waiting.is_final
     assert waiting.message == (
@@ -69,7 +69,7 @@ def test_a_loss_is_final_when_no_majority_can_return() -> None:
 def test_disks_that_are_all_new_are_a_final_loss_of_a_cluster_that_is_recorded() -> None:
     new = [empty(1), empty(2), empty(3)]
     assert find_quorum_loss(new, VOTERS, None) is None, "the cluster is being founded"
-    assert find_quorum_loss(new[:2], VOTERS, "old") is None, "the third may have it"
+    assert find_quorum_loss(new[:2], VOTERS, "old") is None, "the disk of broker 3 may have it"
     lost = find_quorum_loss(new, VOTERS, "old")
     assert lost and lost.is_final and "no disk of brokers 1, 2, 3 has the metadata of cluster old" in lost.message
 
@@ -102,12 +102,12 @@ def test_a_cluster_that_has_or_can_elect_a_leader_is_not_recovered() -> None:
     st.lists(st.tuples(st.integers(1, 6), st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 3)), max_size=6),
     st.sets(st.integers(1, 5), min_size=1),
 )
-def test_no_recovery_beside_a_majority_and_none_from_a_shorter_log(
-    found: list[tuple[int, str, int, int]], voters: set[int]
+def test_no_recovery_is_planned_beside_a_majority_or_from_a_shorter_log(
+    drawn: list[tuple[int, str, int, int]], voters: set[int]
 ) -> None:
     replicas = [
         replica(broker, end, disk=disk, log_epoch=epoch, epoch=epoch, voters=tuple(sorted(voters)))
-        for broker, (_, disk, end, epoch) in {it[0]: it for it in found}.items()
+        for broker, (_, disk, end, epoch) in {it[0]: it for it in drawn}.items()
     ]
     alive = {it.broker for it in replicas if it.directory == "a" and it.broker in voters}
     try:

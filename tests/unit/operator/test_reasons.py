@@ -47,8 +47,8 @@ def test_no_reason_is_listed_twice_and_the_page_is_current() -> None:
 
 
 def reasons_used_in(module: ast.Module) -> Iterator[str]:
-    """String constants that are a reason: arguments of conditions and events, `event` and
-    `reason`.
+    """String constants that are a reason: arguments of conditions and events, and values
+    of `event` and `reason`.
     """
     constants = {target: value for node in module.body for target, value in assignments(node)}
     for node in ast.walk(module):

@@ -23,12 +23,12 @@ def clusters(
     draw: st.DrawFn, racks: st.SearchStrategy[str | None] = RACKS
 ) -> tuple[list[PartitionReplicas], list[UsableBroker]]:
     """Any partitions on any brokers."""
-    there = draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=6, unique=True))
-    places = [UsableBroker(it, draw(racks)) for it in there]
+    brokers = draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=6, unique=True))
+    places = [UsableBroker(it, draw(racks)) for it in brokers]
     partitions = []
     for topic, count in (("a", draw(st.integers(0, 8))), ("b", draw(st.integers(0, 3))), ("c", 1)):
         for index in range(count):
-            replicas = draw(st.lists(st.sampled_from(there), min_size=1, max_size=4, unique=True))
+            replicas = draw(st.lists(st.sampled_from(brokers), min_size=1, max_size=4, unique=True))
             isr = tuple(draw(st.lists(st.sampled_from(replicas), min_size=1, unique=True)))
             partitions.append(
                 PartitionReplicas(
@@ -55,39 +55,39 @@ def apply_moves(
     return found
 
 
-def counts(layout: dict[tuple[str, int], tuple[int, ...]], brokers: Collection[int]) -> list[int]:
+def replica_counts(layout: dict[tuple[str, int], tuple[int, ...]], brokers: Collection[int]) -> list[int]:
     return [sum(it in replicas for replicas in layout.values()) for it in brokers]
 
 
-def racks_of(replicas: Collection[int], places: Sequence[UsableBroker]) -> int:
+def count_racks(replicas: Collection[int], places: Sequence[UsableBroker]) -> int:
     names = {it.broker: it.rack for it in places}
     return len({names.get(it) or f"broker {it}" for it in replicas})
 
 
 @given(clusters(), st.data())
 def test_spreading_is_even_in_every_rack_and_uses_all_racks(
-    found: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
+    cluster: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
 ) -> None:
-    partitions, places = found
+    partitions, places = cluster
     more = [UsableBroker(it, data.draw(RACKS)) for it in (7, 8)[: data.draw(st.integers(0, 2))]]
     everywhere = [*places, *more]
     layout = apply_moves(partitions, spread_replicas(partitions, everywhere))
     for it in partitions:
         after = layout[it.topic, it.partition]
         assert len(after) == len(it.replicas)
-        most = racks_of([it.broker for it in everywhere], everywhere)
-        assert racks_of(after, everywhere) == min(len(after), most)
+        most = count_racks([it.broker for it in everywhere], everywhere)
+        assert count_racks(after, everywhere) == min(len(after), most)
     for rack in {it.rack for it in everywhere} - {None}:
-        of_rack = counts(layout, [it.broker for it in everywhere if it.rack == rack])
+        of_rack = replica_counts(layout, [it.broker for it in everywhere if it.rack == rack])
         assert max(of_rack) - min(of_rack) <= 1
     assert not [it for it in spread_replicas([_with_layout(it, layout) for it in partitions], everywhere) if it.adding]
 
 
 @given(clusters(racks=st.sampled_from([None, "a", "b"])), st.data())
 def test_spreading_uses_all_nodes_and_all_racks(
-    found: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
+    cluster: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
 ) -> None:
-    partitions, places = found
+    partitions, places = cluster
     nodes = st.sampled_from(["n1", "n2", "n3"])
     everywhere = [
         *(UsableBroker(it.broker, it.rack, data.draw(nodes)) for it in places),
@@ -106,9 +106,9 @@ def test_spreading_uses_all_nodes_and_all_racks(
 
 @given(clusters(), st.integers(1, 6), st.data())
 def test_no_plan_brings_replicas_onto_fewer_nodes(
-    found: tuple[list[PartitionReplicas], list[UsableBroker]], factor: int, data: st.DataObject
+    cluster: tuple[list[PartitionReplicas], list[UsableBroker]], factor: int, data: st.DataObject
 ) -> None:
-    partitions, places = found
+    partitions, places = cluster
     nodes = st.sampled_from([None, "n1", "n2", "n3"])
     places = [UsableBroker(it.broker, it.rack, data.draw(nodes)) for it in places]
     node = {it.broker: it.node_key for it in places}
@@ -134,29 +134,29 @@ def test_no_plan_brings_replicas_onto_fewer_nodes(
 
 @given(clusters(racks=st.none()), st.integers(0, 3))
 def test_without_racks_spreading_is_even_and_moves_no_more_than_it_must(
-    found: tuple[list[PartitionReplicas], list[UsableBroker]], new: int
+    cluster: tuple[list[PartitionReplicas], list[UsableBroker]], added_count: int
 ) -> None:
-    partitions, places = found
-    everywhere = [*places, *(UsableBroker(7 + it) for it in range(new))]
+    partitions, places = cluster
+    everywhere = [*places, *(UsableBroker(7 + it) for it in range(added_count))]
     brokers = [it.broker for it in everywhere]
-    before = counts(apply_moves(partitions, ()), brokers)
+    before = replica_counts(apply_moves(partitions, ()), brokers)
     moves = spread_replicas(partitions, everywhere)
-    after = counts(apply_moves(partitions, moves), brokers)
+    after = replica_counts(apply_moves(partitions, moves), brokers)
     assert max(after) - min(after) <= 1
     low, rest = divmod(sum(before), len(before))
     high = low + (rest > 0)
     least = max(sum(max(0, it - high) for it in before), sum(max(0, low - it) for it in before))
     assert estimate_cost(moves).replicas == least
     leads = Counter(it[0] for it in apply_moves(partitions, moves).values())
-    if all(len(it.replicas) == len(brokers) for it in partitions):  # every broker can lead each
+    if all(len(it.replicas) == len(brokers) for it in partitions):  # every broker can lead every partition
         assert max(leads[it] for it in brokers) - min(leads[it] for it in brokers) <= 1
 
 
 @given(clusters(), st.data())
 def test_draining_empties_a_broker_and_moves_nothing_else(
-    found: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
+    cluster: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
 ) -> None:
-    partitions, places = found
+    partitions, places = cluster
     leaving = data.draw(
         st.lists(st.sampled_from(places), max_size=2, unique=True).map(lambda it: {at.broker for at in it})
     )
@@ -174,29 +174,29 @@ def test_draining_empties_a_broker_and_moves_nothing_else(
         assert len(after) == len(it.replicas)
         if not leaving & set(it.replicas):
             assert after == it.replicas
-        stayed = racks_of(set(it.replicas) - leaving, rest)
-        every = racks_of([it.broker for it in rest], rest)
-        assert racks_of(after, rest) >= min(stayed + bool(leaving & set(it.replicas)), every)
+        stayed = count_racks(set(it.replicas) - leaving, rest)
+        most = count_racks([it.broker for it in rest], rest)
+        assert count_racks(after, rest) >= min(stayed + bool(leaving & set(it.replicas)), most)
     # No replica that moved could have gone to a broker that holds two fewer, with no fewer racks.
-    load = dict(zip([it.broker for it in rest], counts(layout, [it.broker for it in rest]), strict=True))
+    load = dict(zip([it.broker for it in rest], replica_counts(layout, [it.broker for it in rest]), strict=True))
     for step in moves:
         for new, other in itertools.product(step.adding, load):
             swapped = [other if at == new else at for at in step.after]
             if other not in step.after and load[new] - load[other] >= 2:
-                assert racks_of(swapped, rest) < racks_of(step.after, rest)
+                assert count_racks(swapped, rest) < count_racks(step.after, rest)
 
 
 @given(clusters(), st.integers(1, 7))
-def test_a_changed_replication_factor_uses_as_many_racks_as_it_can(
-    found: tuple[list[PartitionReplicas], list[UsableBroker]], factor: int
+def test_a_changed_replication_factor_keeps_the_leader_and_racks_and_removes_lagging_replicas_first(
+    cluster: tuple[list[PartitionReplicas], list[UsableBroker]], factor: int
 ) -> None:
-    partitions, places = found
+    partitions, places = cluster
     if factor > len(places):
         with pytest.raises(ImpossibleAssignment, match=f"{factor} replicas need as many brokers"):
             change_replication_factor(partitions, places, {"a", "c"}, factor)
         return
     layout = apply_moves(partitions, change_replication_factor(partitions, places, {"a", "c"}, factor))
-    most = racks_of([it.broker for it in places], places)
+    most = count_racks([it.broker for it in places], places)
     for it in partitions:
         after = layout[it.topic, it.partition]
         if it.topic == "b":
@@ -206,7 +206,7 @@ def test_a_changed_replication_factor_uses_as_many_racks_as_it_can(
         assert set(it.replicas) <= set(after) or set(after) <= set(it.replicas)
         if it.leader >= 0:
             assert it.leader in after
-        assert racks_of(after, places) >= min(racks_of(it.replicas, places), most, factor) or len(after) < len(
+        assert count_racks(after, places) >= min(count_racks(it.replicas, places), most, factor) or len(after) < len(
             it.replicas
         )
         if set(after) < set(it.replicas):  # lagging replicas are removed before those in sync
@@ -240,25 +240,25 @@ def test_no_order_of_the_same_replicas_balances_leaders_better(replicas: list[li
 
 
 @given(st.integers(1, 5), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 3))
-def test_leaders_are_balanced_over_all_topics_and_in_each(brokers: int, counts: list[int], shift: int) -> None:
+def test_leaders_are_balanced_over_all_topics_and_in_each(broker_count: int, counts: list[int], shift: int) -> None:
     """Every broker has a replica of every partition."""
     replicas, topics = [], []
     for topic, count in enumerate(counts):
         for _ in range(count):
-            order = list(range(brokers))
-            order.insert(0, order.pop(shift % brokers))
+            order = list(range(broker_count))
+            order.insert(0, order.pop(shift % broker_count))
             replicas.append(order)
             topics.append(str(topic))
-    balance_preferred_leaders(replicas, topics, range(len(topics)), range(brokers))
+    balance_preferred_leaders(replicas, topics, range(len(topics)), range(broker_count))
     for wanted in (None, *set(topics)):
         led = Counter(it[0] for it, topic in zip(replicas, topics, strict=True) if wanted in (None, topic))
-        numbers = [led[it] for it in range(brokers)]
+        numbers = [led[it] for it in range(broker_count)]
         assert max(numbers) - min(numbers) <= 1
 
 
-def test_a_broker_that_is_down_gets_and_loses_nothing() -> None:
+def test_a_broker_that_is_down_keeps_its_replicas() -> None:
     partitions = [PartitionReplicas("a", it, (1, 2), (1,), 1) for it in range(4)]
-    moves = spread_replicas(partitions, [UsableBroker(1), UsableBroker(3)])  # 2 is away
+    moves = spread_replicas(partitions, [UsableBroker(1), UsableBroker(3)])  # broker 2 is down
     assert all(2 in it.after for it in moves)
     assert sum(3 in it.after for it in moves) == 2
 
@@ -292,7 +292,7 @@ def test_the_cost_of_moves_is_estimated() -> None:
     assert estimate_cost([]).duration_s(1) == 0
 
 
-def test_a_large_cluster_is_planned_in_seconds() -> None:
+def test_a_large_cluster_is_balanced_with_the_fewest_copies() -> None:
     brokers = [UsableBroker(it, f"rack {it % 3}") for it in range(12)]
     shapes = [assign_replicas(100, 3, brokers[:9], start=it, shift=it) for it in range(30)]
     partitions = [
@@ -301,34 +301,36 @@ def test_a_large_cluster_is_planned_in_seconds() -> None:
         for it, replicas in enumerate(shape)
     ]
     layout = apply_moves(partitions, moves := spread_replicas(partitions, brokers))
-    found = counts(layout, range(12))
+    found = replica_counts(layout, range(12))
     assert max(found) - min(found) <= 1
     leads = Counter(it[0] for it in layout.values())
     assert max(leads.values()) - min(leads.values()) <= 1
     assert estimate_cost(moves).replicas == 3 * 750
 
 
-def test_brokers_without_a_step_are_not_searched_again_for_every_move(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_of_which_no_replica_can_move_are_not_searched_again_for_every_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No replica of the two brokers in the smallest rack can move, however full they are."""
     brokers = [UsableBroker(it, "small" if it < 2 else "middle" if it < 6 else "large") for it in range(14)]
-    there = list(itertools.permutations(range(12), 3))
+    assignments = list(itertools.permutations(range(12), 3))
     partitions = [
         PartitionReplicas(f"t{number % 10}", number, replicas, replicas, replicas[0])
-        for number, replicas in enumerate(there[:: len(there) // 300])
+        for number, replicas in enumerate(assignments[:: len(assignments) // 300])
     ]
-    asked = 0
+    calls = 0
     keeps_spread = ReplicaLayout.keeps_spread
 
     def counted(layout: ReplicaLayout, index: int, old: int, new: int) -> bool:
-        nonlocal asked
-        asked += 1
+        nonlocal calls
+        calls += 1
         return keeps_spread(layout, index, old, new)
 
     monkeypatch.setattr(ReplicaLayout, "keeps_spread", counted)
     layout = apply_moves(partitions, spread_replicas(partitions, brokers))
-    small, middle, large = (counts(layout, range(*it)) for it in ((0, 2), (2, 6), (6, 14)))
+    small, middle, large = (replica_counts(layout, range(*it)) for it in ((0, 2), (2, 6), (6, 14)))
     assert min(small) > max(middle) > max(large)
-    assert asked < 20 * 3 * len(partitions), f"{asked / len(partitions) / 3:.0f} questions a replica"
+    assert calls < 20 * 3 * len(partitions), f"{calls / len(partitions) / 3:.0f} calls of keeps_spread for each replica"
 
 
 def _with_layout(it: PartitionReplicas, layout: dict[tuple[str, int], tuple[int, ...]]) -> PartitionReplicas:

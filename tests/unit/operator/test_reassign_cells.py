@@ -13,13 +13,15 @@ from ottla_operator.plan.moves import PartitionReplicas, apply_moves, estimate_c
 from ottla_operator.plan.reassign import change_replication_factor, drain_brokers, spread_replicas
 
 
-def even_cluster(brokers: int, racks: int) -> list[UsableBroker]:
-    return [UsableBroker(it, f"r{it % racks}" if racks else None) for it in range(brokers)]
+def even_cluster(broker_count: int, rack_count: int) -> list[UsableBroker]:
+    return [UsableBroker(it, f"r{it % rack_count}" if rack_count else None) for it in range(broker_count)]
 
 
 @st.composite
 def large_clusters(draw: st.DrawFn) -> list[UsableBroker]:
-    """18 to 40 brokers without racks, in two, three or four, and on nodes of one or more."""
+    """18 to 40 brokers, without racks or in up to four of them, each on its own node or on up to
+    twelve shared ones.
+    """
     names = list[list[str | None]]
     racks = draw(st.sampled_from(names([[None], ["a", "b"], ["a", "b", "c"], ["a", "b", "c", "d"]])))
     nodes = draw(st.sampled_from(names([[None], [f"n{it}" for it in range(12)]])))
@@ -59,7 +61,7 @@ def replica_counts(partitions: Sequence[PartitionReplicas]) -> Counter[int]:
 def mean_loads(
     partitions: Sequence[PartitionReplicas], targets: Sequence[UsableBroker], cells: Mapping[int, int]
 ) -> list[tuple[float, int]]:
-    """Replicas for each broker of a cell, and the number of its brokers."""
+    """For each cell: the mean number of replicas on a broker, and the number of brokers."""
     held = replica_counts(partitions)
     return [
         (sum(held[it] for it in ids(cell)) / len(cell), len(cell)) for cell in group_by_cell(targets, cells).values()
@@ -83,7 +85,7 @@ def test_spreading_brings_each_partition_into_one_cell_with_all_racks_and_nodes(
         found = count_domains([broker_of[broker] for broker in it.replicas])
         assert found.racks == min(count, every.racks)
         assert found.nodes == min(count, every.nodes)
-    # Where no cell can hold a partition, its replicas decide which one it is nearest to, so that a
+    # Where no cell can hold a partition, its replicas decide which cell is nearest, so that a
     # second plan may still make brokers more even.
     again = [it for it in spread_replicas(after, brokers) if it.adding]
     assert not [it for it in again if some_cell_can_hold(len(it.after), brokers, cells)]
@@ -110,7 +112,9 @@ def test_without_racks_cells_and_their_brokers_are_even(count: int, data: st.Dat
 @given(large_clusters(), st.data())
 @settings(deadline=None)
 def test_no_plan_brings_a_partition_of_one_cell_into_two(brokers: list[UsableBroker], data: st.DataObject) -> None:
-    """Also while brokers are down, whose nodes and replicas stay."""
+    """Also while brokers are down: these count in the division into cells, and replicas on them
+    stay.
+    """
     cells = divide_into_cells(brokers)
     by_cell = [ids(it) for it in group_by_cell(brokers, cells).values()]
     home = data.draw(st.lists(st.sampled_from(by_cell), min_size=1, max_size=20))
@@ -138,16 +142,16 @@ def test_no_plan_brings_a_partition_of_one_cell_into_two(brokers: list[UsableBro
 
 
 def placed_cluster(
-    brokers: Sequence[UsableBroker], topics: int, partitions: int, cells: Mapping[int, int] | None = None
+    brokers: Sequence[UsableBroker], topic_count: int, partition_count: int, cells: Mapping[int, int] | None = None
 ) -> list[PartitionReplicas]:
     """Topics as the controller places them."""
     held, found = Counter[int](), []
-    for number in range(topics):
+    for number in range(topic_count):
         placed = assign_replicas(
-            partitions,
+            partition_count,
             3,
             brokers,
-            start=number * partitions,
+            start=number * partition_count,
             shift=number,
             replica_counts=held,
             cells=divide_into_cells(brokers) if cells is None else cells,
@@ -157,7 +161,7 @@ def placed_cluster(
     return found
 
 
-def followed_leaders(partitions: Sequence[PartitionReplicas]) -> int:
+def max_followed_leaders(partitions: Sequence[PartitionReplicas]) -> int:
     found = defaultdict(set)
     for it in partitions:
         for broker in it.replicas[1:]:
@@ -166,20 +170,25 @@ def followed_leaders(partitions: Sequence[PartitionReplicas]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("before", "brokers", "racks", "least", "copied", "followed"),
+    ("before", "broker_count", "rack_count", "least", "copied", "followed"),
     [
-        (15, 16, 0, 112, 112, 15),  # one cell, as ever
+        (15, 16, 0, 112, 112, 15),  # one cell before and after
         (17, 18, 0, 100, 410, 8),  # the only cell is divided
-        (18, 27, 3, 600, 620, 6),  # another cell beside two
+        (18, 27, 3, 600, 620, 6),  # a third cell
         (30, 60, 3, 900, 1010, 6),
         (30, 31, 0, 58, 110, 12),  # the last cell grows
     ],
 )
 def test_growth_ends_balanced_in_cells_and_copies_little(
-    before: int, brokers: int, racks: int, least: int, copied: int, followed: int
+    before: int, broker_count: int, rack_count: int, least: int, copied: int, followed: int
 ) -> None:
-    """`least`: replicas that added brokers need to have. `copied`: the most that are copied."""
-    partitions, larger = placed_cluster(even_cluster(before, racks), 30, 20), even_cluster(brokers, racks)
+    """`least`: replicas that added brokers need to have. `copied`: the most that are copied.
+    `followed`: the most leaders that one broker follows.
+    """
+    partitions, larger = (
+        placed_cluster(even_cluster(before, rack_count), 30, 20),
+        even_cluster(broker_count, rack_count),
+    )
     cells = divide_into_cells(larger)
     moves = spread_replicas(partitions, larger)
     after = apply_moves(partitions, moves)
@@ -187,11 +196,11 @@ def test_growth_ends_balanced_in_cells_and_copies_little(
     held, led = replica_counts(after), Counter(it.replicas[0] for it in after)
     assert max(held.values()) - min(held[it] for it in ids(larger)) <= 1
     assert max(led.values()) - min(led[it] for it in ids(larger)) <= 1
-    assert followed_leaders(after) <= followed
+    assert max_followed_leaders(after) <= followed
     assert least <= estimate_cost(moves).replicas <= copied
 
 
-def test_a_cluster_from_before_cells_is_spread_into_them_once() -> None:
+def test_a_cluster_that_was_placed_without_cells_is_spread_into_cells_once() -> None:
     brokers = even_cluster(60, 3)
     cells = divide_into_cells(brokers)
     partitions = placed_cluster(brokers, 30, 100, cells={})
@@ -215,11 +224,11 @@ def test_a_cell_takes_in_the_replicas_of_its_drained_broker() -> None:
 def test_scale_down_merges_the_last_cells() -> None:
     brokers = even_cluster(27, 3)
     partitions = placed_cluster(brokers, 10, 54)
-    left = brokers[:25]
-    cells = divide_into_cells(left)
+    remaining = brokers[:25]
+    cells = divide_into_cells(remaining)
     drained = apply_moves(partitions, drain_brokers(partitions, brokers, {25, 26}))
     assert all(len(cells_of(it, cells)) == 1 for it in drained)
-    after = apply_moves(drained, spread_replicas(drained, left))
+    after = apply_moves(drained, spread_replicas(drained, remaining))
     assert all(len(cells_of(it, cells)) == 1 for it in after)
 
 

@@ -131,9 +131,9 @@ def test_copied_bytes_are_compared_with_the_largest_source() -> None:
 
 
 def test_partition_counts_are_kept_for_the_same_topic(tmp_path: Path) -> None:
-    def topic(name: str, partitions: int) -> TopicDescription:
+    def topic(name: str, partition_count: int) -> TopicDescription:
         return TopicDescription(
-            name, None, False, tuple(PartitionInfo(it, 1, 0, (1,), (1,), ()) for it in range(partitions))
+            name, None, False, tuple(PartitionInfo(it, 1, 0, (1,), (1,), ()) for it in range(partition_count))
         )
 
     counts = PartitionCounts(tmp_path / "notes.json")

@@ -20,15 +20,15 @@ async def ignore(key: str, error: Exception) -> None:
 @virtual_time_test
 async def test_a_loop_reconciles_when_woken_and_after_the_requeue_delay_and_once_at_a_time() -> None:
     reconciles: list[float] = []
-    now = 0
+    running = 0
 
     async def reconcile(key: str) -> float:
-        nonlocal now
-        now += 1
-        assert now == 1
+        nonlocal running
+        running += 1
+        assert running == 1
         reconciles.append(asyncio.get_running_loop().time())
         await asyncio.sleep(1)
-        now -= 1
+        running -= 1
         return 10
 
     loops = ReconcileLoops(reconcile, (ExpectedError,), ignore)
@@ -85,7 +85,7 @@ async def test_a_bug_is_reported_too() -> None:
 
 
 @virtual_time_test
-async def test_a_deleted_key_is_not_reconciled_until_it_is_woken_again() -> None:
+async def test_a_key_without_a_requeue_delay_is_not_reconciled_until_it_is_woken_again() -> None:
     reconciles = 0
 
     async def reconcile(key: str) -> float | None:

@@ -1,5 +1,5 @@
-"""Settings that no broker could be started with are found from the broker's own table, before one
-is.
+"""Settings that no broker could be started with are found from the broker's own table, before a
+broker is started.
 """
 
 from pathlib import Path
@@ -64,22 +64,22 @@ def test_settings_that_exclude_each_other_are_refused_together() -> None:
 
 
 @pytest.mark.parametrize("tls", [{}, {"tls": {"secretRef": {"name": "x"}}}], ids=["plain", "tls"])
-def test_every_setting_that_the_operator_sets_is_refused_in_a_cluster(tls: dict[str, Any]) -> None:
+def test_settings_that_the_operator_sets_are_refused_in_a_cluster_unless_they_are_defaults(tls: dict[str, Any]) -> None:
     listener = {"name": "plain", "port": 9092, **({"tls": True, "authentication": "TLS"} if tls else {})}
     cluster = Cluster.parse(samples.cluster(listeners=[listener], rack={"topologyKey": "zone"}, **tls))
     certificates = {"demo": Path("/certificates")} if tls else {}
     (process,) = plan_broker_processes([cluster], Path("/home"), certificates=certificates)
     login = InterBrokerLogin.OPTIONAL if tls else InterBrokerLogin.NONE
-    ours = common_settings(cluster, 1, login).keys() | process.settings.keys()
-    free = set(replication_defaults(3))
-    assert {it for it in ours - free if not it.startswith("listener.name.")} <= OPERATOR_SETTINGS.keys()
+    set_by_operator = common_settings(cluster, 1, login).keys() | process.settings.keys()
+    defaults = set(replication_defaults(3))
+    assert {it for it in set_by_operator - defaults if not it.startswith("listener.name.")} <= OPERATOR_SETTINGS.keys()
 
 
-def test_only_settings_of_brokers_are_listed_as_the_operators() -> None:
+def test_operator_settings_are_settings_of_brokers() -> None:
     assert OPERATOR_SETTINGS.keys() - {"broker.id", "cluster.id"} <= BROKER_SETTINGS.keys()
 
 
-def test_brokers_start_with_what_is_not_refused() -> None:
+def test_settings_that_are_not_refused_are_valid_as_a_whole() -> None:
     """The settings that a broker of `ottla up` gets are valid as a whole."""
     cluster = Cluster.parse(samples.cluster(config={"num.partitions": 3, "log.retention.ms": 5}))
     assert find_refused_settings(cluster) == ()

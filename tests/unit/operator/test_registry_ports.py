@@ -32,7 +32,7 @@ def test_a_port_that_a_program_listens_on_is_not_claimed() -> None:
         assert claim_port(port) != port
 
 
-def test_a_port_that_another_process_has_claimed_is_left_to_it_until_it_ends() -> None:
+def test_a_port_that_another_process_has_claimed_is_not_claimed_until_that_process_ends() -> None:
     port = free_port()
     program = (
         f"from ottla_operator.local.registry_ports import claim_port; print(claim_port({port}), flush=True); input()"

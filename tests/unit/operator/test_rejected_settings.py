@@ -1,4 +1,4 @@
-"""A setting that running brokers reject stalls the Cluster; other errors are retried."""
+"""Settings that running brokers reject are returned as rejected; other errors are raised."""
 
 import asyncio
 from typing import Any, ClassVar, cast
@@ -15,7 +15,7 @@ from ottla_operator.reconcile.rolling_restart import AppliedConfig, apply_config
 
 
 class Brokers:
-    """One broker, of which log.retention.ms was changed."""
+    """One broker, for which log.retention.ms was changed."""
 
     brokers: ClassVar = {1: ObservedBroker(1, True, {})}
     desired: ClassVar = {1: {"log.retention.ms": "5"}}
@@ -40,7 +40,7 @@ def test_an_invalid_value_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert apply_rejected_setting(monkeypatch, ErrorCode.invalid_config).rejected == {"log.retention.ms": "no"}
 
 
-def test_without_a_controller_nothing_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_controller_is_an_error_and_rejects_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KafkaError):
         apply_rejected_setting(monkeypatch, ErrorCode.not_controller)
 

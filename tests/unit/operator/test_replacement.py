@@ -55,7 +55,7 @@ def test_the_old_version_stops_only_for_one_that_has_caught_up(observed: Replace
 
 
 @given(observations)
-def test_a_take_over_is_complete_when_nothing_is_missing_that_the_old_version_had(
+def test_a_take_over_is_complete_only_when_the_new_version_has_read_what_the_old_one_had(
     observed: ReplacementObservations,
 ) -> None:
     phase = next_phase(observed)
@@ -105,14 +105,14 @@ def test_only_a_take_over_that_is_wanted_stops_the_old_version() -> None:
     assert find_successor([version("WhenEqual", "TakenOver")], "daily") == ""
 
 
-def test_the_way_of_taking_over_restarts_no_driver() -> None:
+def test_a_change_of_take_over_restarts_no_driver() -> None:
     sinks = [{"from": "late", "topic": "late-2", "compareWith": "late"}]
-    texts = [
+    config_maps = [
         config_map(parse(**NEW, sinks=sinks) if it is None else parse(name="hourly-v2", sinks=sinks, replaces=it), {})
         for it in (None, {"name": "hourly", "takeOver": "WhenEqual"})
     ]
-    assert texts[0] == texts[1]
-    assert "compareWith" in texts[0]["data"]["pipeline.json"]
+    assert config_maps[0] == config_maps[1]
+    assert "compareWith" in config_maps[0]["data"]["pipeline.json"]
 
 
 def put_version(api: FakeApi, spec: dict[str, Any], status: Json, name: str = "hourly-v2") -> None:
@@ -121,7 +121,7 @@ def put_version(api: FakeApi, spec: dict[str, Any], status: Json, name: str = "h
     api.put(PIPELINE, {**it, "metadata": metadata, "status": status})
 
 
-def test_replaced_pipeline_is_stopped_and_runs_again_when_the_take_over_is_taken_back(world: PipelineWorld) -> None:
+def test_replaced_pipeline_is_stopped_and_runs_again_when_the_take_over_is_withdrawn(world: PipelineWorld) -> None:
     world.reconcile()
     assert world.deployment["spec"]["replicas"] == 1
     replaces = {"name": "hourly", "takeOver": "WhenCaughtUp"}

@@ -20,7 +20,9 @@ HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC")
 
 
 def pod_specs(value: Any) -> Iterator[dict[str, Any]]:
-    """Every pod's spec in a value, also in JSON text: drivers get their executors' template so."""
+    """Every pod's spec in a value, also in JSON text, in which drivers get the template of
+    executors.
+    """
     if isinstance(value, dict):
         if isinstance(value.get("containers"), list):
             yield value
@@ -63,7 +65,7 @@ def test_every_pod_of_the_operator_meets_the_restricted_standard(path: Path) -> 
     assert [violations(it) for it in specs] == [[] for _ in specs]
 
 
-def test_brokers_drivers_and_executors_are_among_them() -> None:
+def test_golden_files_have_pods_of_brokers_and_executors() -> None:
     named = {
         container["name"]
         for path in GOLDEN_FILES
@@ -74,7 +76,7 @@ def test_brokers_drivers_and_executors_are_among_them() -> None:
     assert {"broker", "rack", "spark-kubernetes-executor"} <= named, named
 
 
-def test_a_pod_that_does_not_meet_it_is_found() -> None:
+def test_a_pod_that_violates_the_standard_is_found() -> None:
     bare = {"containers": [{"name": "x", "ports": [{"hostPort": 1}]}], "volumes": [{"name": "v", "hostPath": {}}]}
     assert violations(bare | {"hostNetwork": True}) == [
         "hostNetwork",

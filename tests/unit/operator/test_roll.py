@@ -107,7 +107,7 @@ def test_no_partition_becomes_read_only_and_the_roll_ends(
                 model.heal()
         if data.draw(st.booleans()):
             model.heal()
-    raise AssertionError("it does not end")
+    raise AssertionError("the roll does not end")
 
 
 def served_partitions(partitions: list[PartitionState], up: set[int]) -> set[int]:
@@ -122,16 +122,16 @@ def test_a_broker_that_is_down_does_not_count_though_isrs_still_have_it(
     """Brokers that restart stay in the reported ISRs; some that are in sync are reported
     unready.
     """
-    there, outdated = set(IDS), model.outdated
+    up, outdated = set(IDS), model.outdated
     for _ in IDS:
-        states = [BrokerState(it, it in there - unready, "new" if it in outdated else "", it in there) for it in IDS]
+        states = [BrokerState(it, it in up - unready, "new" if it in outdated else "", it in up) for it in IDS]
         step = next_roll_step(states, model.partitions, controller, at_once)
         if not isinstance(step, RestartBroker):
             return
-        before = served_partitions(model.partitions, there)
-        there.discard(step.broker)
+        before = served_partitions(model.partitions, up)
+        up.discard(step.broker)
         outdated.discard(step.broker)
-        assert before <= served_partitions(model.partitions, there)
+        assert before <= served_partitions(model.partitions, up)
 
 
 @given(models(), st.sampled_from(IDS))
@@ -149,7 +149,7 @@ def test_a_broker_that_does_not_return_stops_the_roll(model: Model, broken: int)
             assert step == (RollBlocked(down=(broken,)) if model.outdated else RollComplete())
             assert restarted[-1] == broken
             return
-    raise AssertionError("it went on")
+    raise AssertionError("the roll went on")
 
 
 def test_a_blocker_names_its_partition() -> None:

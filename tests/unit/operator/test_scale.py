@@ -17,13 +17,13 @@ from ottla_operator.plan.scale import (
 )
 
 
-def partitions(brokers: int, topics: dict[str, tuple[int, int]]) -> list[PartitionReplicas]:
+def partitions(broker_count: int, topics: dict[str, tuple[int, int]]) -> list[PartitionReplicas]:
     """`topics`: name → (partitions, replicas)."""
     return [
         PartitionReplicas(topic, index, replicas, replicas, replicas[0], 10)
         for topic, (count, factor) in topics.items()
         for index, replicas in enumerate(
-            assign_replicas(count, factor, [UsableBroker(it) for it in range(1, brokers + 1)])
+            assign_replicas(count, factor, [UsableBroker(it) for it in range(1, broker_count + 1)])
         )
     ]
 
@@ -131,7 +131,7 @@ def test_internal_topics_are_not_changed_while_others_block_the_scaling() -> Non
     assert isinstance(step, ScalingBlocked) and "a-0 has 3 replicas" in step.reason
 
 
-def test_the_next_broker_is_removed_once_the_last_is_no_voter() -> None:
+def test_the_next_broker_is_removed_once_the_removed_one_is_no_voter() -> None:
     found = [PartitionReplicas("a", 0, (1,), (1,), 1)]
     smaller = {"desired": frozenset({1}), "partitions": found}
     assert next_scale_step(inputs(**smaller, voters=frozenset({1, 2, 3}))) == RemoveBroker(3)

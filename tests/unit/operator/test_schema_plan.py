@@ -65,7 +65,7 @@ def test_after_its_changes_nothing_is_left_and_the_schema_is_ready(
 ) -> None:
     changes = plan_schema_changes(DESIRED, level, observed)
     assert [it for it in (SetCompatibility, RegisterSchema) if it in map(type, changes)] == [*map(type, changes)], (
-        "the level holds for the registration"
+        "the level is set before the schema is registered"
     )
     before = observed
     for change in changes:
@@ -92,7 +92,7 @@ def test_each_schema_comes_after_those_that_it_refers_to(graph: dict[str, set[st
         if it.name not in cyclic:
             assert referenced_names(it) & graph.keys() <= seen
         seen.add(it.name)
-    assert all(graph[name] & cyclic for name in cyclic), "only those without an order are said to be cyclic"
+    assert all(graph[name] & cyclic for name in cyclic), "each cyclic schema refers to a cyclic one"
 
 
 def test_a_schema_waits_for_those_it_refers_to_and_refers_to_their_versions() -> None:
@@ -184,7 +184,7 @@ READERS = [SubjectReader("late", "flights", 2)]
         (40401, "RetryingAfterError"),
     ],
 )
-def test_refusals_are_stalled_unless_they_pass(code: int, expected: str) -> None:
+def test_refusals_stall_the_schema_unless_they_are_temporary(code: int, expected: str) -> None:
     found = evaluate_refusal(code, "because", "flights-value", READERS)
     assert found.reason == expected
     assert found.message.endswith("because")
@@ -195,8 +195,8 @@ def test_refusals_are_stalled_unless_they_pass(code: int, expected: str) -> None
 def test_the_event_of_a_new_version_names_the_pipelines_that_read_an_earlier_one() -> None:
     change = RegisterSchema(DESIRED)
     assert "late" not in describe_change(change, ObservedSubject("FULL", 1, 1, 1), READERS)
-    said = describe_change(change, ObservedSubject("FULL", 2, 5, 2), READERS)
-    assert said == (
+    message = describe_change(change, ObservedSubject("FULL", 2, 5, 2), READERS)
+    assert message == (
         "subject flights-value: version 2 has id 5; running Pipelines read earlier versions until they restart: "
         "late (source flights, version 2)"
     )
@@ -218,7 +218,7 @@ SECURE = {"name": "tls", "port": 9095, "tls": True}
         ([{**SCRAM, "tls": True}], OPERATOR, "https://a:8081", "ottla-operator:secret"),
     ],
 )
-def test_the_operator_connects_as_the_listener_of_the_registry_asks(
+def test_the_operator_connects_as_the_listener_of_the_registry_requires(
     listeners: list[Json], operator: ClientSecurity, url: str, login: str
 ) -> None:
     cluster = Cluster.parse(samples.cluster(listeners=listeners, schemaRegistry={}))

@@ -77,8 +77,8 @@ def test_invalid_offset_argument_is_an_error() -> None:
     st.integers(0, 20),
     st.none() | st.integers(0, 50),
 )
-def test_resolved_offset_is_within_the_partition(text: str, start: int, more: int, now: int | None) -> None:
-    assert start <= parse_offset_spec(text, NOW).resolve(start, start + more, now, start) <= start + more
+def test_resolved_offset_is_within_the_partition(text: str, start: int, more: int, current: int | None) -> None:
+    assert start <= parse_offset_spec(text, NOW).resolve(start, start + more, current, start) <= start + more
 
 
 def test_timestamp_after_the_last_record_resolves_to_the_end() -> None:
@@ -114,8 +114,8 @@ def test_hash_of_a_key_is_that_of_other_clients(key: bytes) -> None:
 
 
 @given(st.binary(max_size=10), st.integers(1, 100))
-def test_partition_of_a_key_exists(key: bytes, partitions: int) -> None:
-    assert 0 <= partition_for_key(key, partitions) < partitions
+def test_partition_of_a_key_exists(key: bytes, partition_count: int) -> None:
+    assert 0 <= partition_for_key(key, partition_count) < partition_count
 
 
 def test_assignment_of_the_consumer_protocol_is_parsed() -> None:

@@ -101,7 +101,7 @@ def test_missing_secret_or_key_is_named(name: str, message: str) -> None:
         credential_settings(mirror(credentials=credentials("PLAIN", name)), SECRETS)
 
 
-def test_the_secret_of_a_user_with_a_certificate_is_that_of_a_mirror() -> None:
+def test_the_secret_of_a_user_with_a_certificate_can_be_the_secret_of_a_mirror() -> None:
     secrets = {**SECRETS, "billing": ObservedSecret({"user.crt": "C", "user.key": "K", "username": "CN=b"}, "9")}
     found = credential_settings(mirror(tls=CA, credentials=credentials("TLS", "billing")), secrets)
     assert (found["ssl.keystore.certificate.chain"], found["ssl.keystore.key"]) == ("C", "K")

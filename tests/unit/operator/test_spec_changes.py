@@ -144,7 +144,7 @@ def test_longer_deduplication_keeps_the_checkpoint_and_another_kind_does_not() -
     assert needs_new_checkpoint(compare(within, with_value(within, "dedupe", "columns", to=["city"])))
 
 
-def test_plan_says_how_to_get_there() -> None:
+def test_plan_names_the_steps_of_the_migration() -> None:
     assert plan_migration("p", compare(STATEFUL, STATEFUL)) == []
     kept = plan_migration("p", compare(STATEFUL, with_value(STATEFUL, "trigger", to={"interval": "5s"})))
     assert kept == ["apply the new version: it continues from the checkpoint"]

@@ -60,7 +60,7 @@ def test_names_are_relative_to_the_tenant() -> None:
     ]
 
 
-def test_a_user_without_rules_has_its_whole_tenant() -> None:
+def test_a_user_without_rules_has_all_rights_in_its_tenant() -> None:
     entries = desired_entries(user(), "User:acme.alice", {})
     assert sorted(map(describe_entry, entries or ())) == [
         f"allow All on {it} acme.* to User:acme.alice" for it in ("group", "topic", "transactional id")

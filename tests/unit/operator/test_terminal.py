@@ -10,11 +10,11 @@ from ottla_operator.local.live_view import BrokerRow, LiveView, LoadRow, Pipelin
 from ottla_operator.local.terminal import format_message, print_message, render, summary_lines
 
 
-def view(topics: int = 2) -> LiveView:
-    """A view of one cluster with these topics, a pipeline and a load."""
+def view(topic_count: int = 2) -> LiveView:
+    """A view of one cluster with this number of topics, a pipeline and a load."""
     made = LiveView(say=lambda text, kind: None)
     made.brokers["demo-1"] = BrokerRow("demo-1", "127.0.0.1:9092", State.ready, 7)
-    for index in range(topics):
+    for index in range(topic_count):
         made.topics["demo", f"t{index}"] = TopicRow(
             "demo", f"t{index}", State.ready, 3, 1000 * index, 0.0, 2048, 5, "g"
         )
@@ -61,7 +61,7 @@ def test_each_broker_has_its_leaders_replicas_and_out_of_sync_replicas() -> None
 
 
 def test_many_topics_leave_room_for_the_rest() -> None:
-    it = view(topics=1000)
+    it = view(topic_count=1000)
     it.topics["demo", "t500"].state = State.failed
     text = render_view(it, height=30)
     assert len(text.splitlines()) <= 30
@@ -107,12 +107,12 @@ def test_times_and_counts_are_formatted() -> None:
 
 
 def test_a_milestone_is_printed_once() -> None:
-    message: list[str] = []
-    it = LiveView(say=lambda text, kind: message.append(text))
+    messages: list[str] = []
+    it = LiveView(say=lambda text, kind: messages.append(text))
     it.reach("first message")
     it.reach("first message")
-    assert len(message) == 1
-    assert message[0].startswith("first message after ")
+    assert len(messages) == 1
+    assert messages[0].startswith("first message after ")
 
 
 def test_the_summary_has_records_and_rows() -> None:

@@ -75,15 +75,15 @@ def sample(
 def test_pipelines_are_shown_as_they_were_reported() -> None:
     failing = StoredReport(12.4, PipelineReport("Failing", error="no such topic\nmore", restarts=3))
     running = StoredReport(1.2, PipelineReport("Running", input_rows_per_second=5.5, lag_records=7, lag_seconds=1.5))
-    now = replace(sample(), pipelines={"broken": failing, "hourly": running})
+    latest = replace(sample(), pipelines={"broken": failing, "hourly": running})
     screen = Screen().press("p", [])
-    rows = visible_rows(screen, Rates(None, now))
+    rows = visible_rows(screen, Rates(None, latest))
     assert [(row["pipeline"], row["lag"], row["problem"], row["reportedAgo"]) for row in rows] == [
         ("hourly", 7, "", 1),
         ("broken", None, "no such topic", 12),
     ]
     console = Console(file=io.StringIO(), width=120)
-    console.print(render(screen, Rates(None, now), rows, 20))
+    console.print(render(screen, Rates(None, latest), rows, 20))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "hourly" in text and "Failing" in text and "ROWS/S" in text
 

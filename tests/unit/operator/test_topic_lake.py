@@ -134,7 +134,7 @@ async def test_pipeline_of_somebody_else_is_not_changed() -> None:
     assert (PIPELINE.name, KEY.namespace, "lake-flights") in world.api.objects
 
 
-def test_ottla_up_writes_a_file_with_the_paths_of_the_topics_file(tmp_path: Path) -> None:
+def test_ottla_up_writes_a_pipeline_file_whose_paths_start_from_the_folder_of_the_topics_file(tmp_path: Path) -> None:
     catalog = {"type": "jdbc", "uri": "jdbc:sqlite:lake.db", "warehouse": "lake"}
     data = samples.topic(lake={"iceberg": {"table": "lake.air.flights", "catalog": catalog}})
     documents = [Document(tmp_path / "yaml" / "topics.yaml", data, {(): 1})]

@@ -21,7 +21,7 @@ async def test_a_change_to_retain_just_before_the_deletion_keeps_the_topic() -> 
     world.delete("gone")
     await world.reconcile()
     assert world.brokers.topics.keys() == {"kept"} and not await world.recorded()
-    assert world.cache.deleted_topics == {KEY: {}}, "what was recorded is forgotten"
+    assert world.cache.deleted_topics == {KEY: {}}, "the cache drops deletions that are recorded"
 
 
 @async_test
@@ -38,11 +38,11 @@ async def test_a_change_to_retain_is_recorded_while_no_broker_answers() -> None:
     after = world.start_another_operator()
     after.brokers.is_unreachable = False
     await after.reconcile()
-    assert after.brokers.topics.keys() == {"kept"}, "another operator has the records of the first"
+    assert after.brokers.topics.keys() == {"kept"}, "the other operator reads the deletion records of the first"
 
 
 @async_test
-async def test_a_topic_that_is_created_again_before_a_reconcile_begins_without_records() -> None:
+async def test_a_topic_that_is_deleted_and_created_again_between_reconciles_is_empty() -> None:
     world = TopicWorld()
     world.create("again", deletionPolicy="Delete")
     world.create("kept", deletionPolicy="Delete")
@@ -61,7 +61,7 @@ async def test_a_topic_that_is_created_again_before_a_reconcile_begins_without_r
 
 
 @async_test
-async def test_a_topic_that_is_created_again_while_no_operator_watches_needs_both_to_say_delete() -> None:
+async def test_a_topic_created_again_while_no_operator_watches_is_emptied_only_if_both_resources_say_delete() -> None:
     world = TopicWorld()
     for name in ("delete", "retain", "other"):
         world.create(name, deletionPolicy="Delete")
@@ -74,11 +74,11 @@ async def test_a_topic_that_is_created_again_while_no_operator_watches_needs_bot
     await after.reconcile()
     assert after.brokers.topics["delete"] != before["delete"]
     assert after.brokers.topics["retain"] == before["retain"] and after.brokers.topics["other"] == before["other"]
-    (kept,) = [it for it in after.events if it.startswith("TopicRetained")]
-    assert kept.endswith("topics stay with their records: other, retain")
-    message = len(after.events)
+    (event,) = [it for it in after.events if it.startswith("TopicRetained")]
+    assert event.endswith("topics stay with their records: other, retain")
+    event_count = len(after.events)
     await after.reconcile()
-    assert len(after.events) == message, "the event is not repeated"
+    assert len(after.events) == event_count, "the event is not repeated"
 
 
 @async_test
@@ -101,9 +101,9 @@ async def test_many_deletions_are_one_event() -> None:
     await world.reconcile()
     for number in range(300):
         world.delete(f"t{number:03}")
-    message = len(world.events)
+    event_count = len(world.events)
     await world.reconcile()
-    assert not world.brokers.topics and len(world.events) == message + 1
+    assert not world.brokers.topics and len(world.events) == event_count + 1
     assert world.events[-1].endswith(": t000, t001, t002, t003, t004, t005, t006, t007, t008, t009 and 290 more")
 
 
@@ -118,7 +118,7 @@ async def test_a_topic_that_no_watch_has_delivered_yet_stays_recorded() -> None:
 
 
 @async_test
-async def test_a_topic_that_another_resource_owns_by_then_stays() -> None:
+async def test_the_topic_of_a_deleted_resource_stays_if_another_resource_owns_it() -> None:
     world = TopicWorld()
     world.create("old", topicName="flights", deletionPolicy="Delete")
     await world.reconcile()
@@ -161,14 +161,14 @@ async def test_a_rejected_status_of_one_topic_does_not_block_others() -> None:
 
 
 @async_test
-async def test_an_unavailable_api_server_gets_no_request_for_each_topic() -> None:
+async def test_an_unavailable_api_server_does_not_get_a_request_for_every_topic() -> None:
     world = TopicWorld()
     for number in range(100):
         world.create(f"t{number}")
-    asked = world.reject("status", 429)
+    rejected = world.reject("status", 429)
     with pytest.raises(ApiError):
         await world.reconcile()
-    assert len(asked) <= 16
+    assert len(rejected) <= 16
 
 
 @async_test
@@ -219,12 +219,13 @@ async def test_unreadable_deletion_records_delete_nothing_and_block_nothing() ->
 
 def test_a_deletion_does_not_drop_another_resource_of_the_same_name() -> None:
     cache = WatchCache()
-    for kind, where in (("Topic", cache.topics), ("Cluster", cache.clusters)):
+    for kind, cached in (("Topic", cache.topics), ("Cluster", cache.clusters)):
         old, new = resource("same", "1", kind=kind), resource("same", "2", kind=kind)
         cache.update(old, is_deleted=False)
         cache.update(new, is_deleted=False)
-        cache.update(old, is_deleted=True)  # what watches show of two resources comes in any order
-        assert [it["metadata"]["uid"] for it in cache.all() if it["kind"] == kind] == ["2"], where
+        # kopf handles the events of two resources, which have different uids, in any order.
+        cache.update(old, is_deleted=True)
+        assert [it["metadata"]["uid"] for it in cache.all() if it["kind"] == kind] == ["2"], cached
 
 
 def test_deletions_that_are_never_reconciled_are_bounded() -> None:

@@ -183,12 +183,12 @@ def test_the_older_resource_owns_a_secret() -> None:
     assert found == {"a": Stalled("NameConflict", "Secret b belongs to the older User b"), "b": None, "c": None}
 
 
-def test_users_are_revoked_whose_resources_surely_do_not_exist() -> None:
+def test_users_whose_resources_surely_do_not_exist_are_revoked() -> None:
     alice = resource("alice", "1")
     assert resources_to_look_up(RECORDS, [alice], ()) == {"bob"}
-    assert plan_revocations(RECORDS, [alice], (), {"bob": "2"}) == {}, "a watch has not shown it yet"
+    assert plan_revocations(RECORDS, [alice], (), {"bob": "2"}) == {}, "no watch has shown the resource yet"
     assert plan_revocations(RECORDS, [alice], (), {"bob": None}).keys() == {"2"}
-    assert plan_revocations(RECORDS, [alice], (), {"bob": "3"}).keys() == {"2"}, "another of the same name"
+    assert plan_revocations(RECORDS, [alice], (), {"bob": "3"}).keys() == {"2"}, "another resource has the name"
     assert plan_revocations(RECORDS, [alice], ("2",), {}).keys() == {"2"}, "it is being deleted"
 
 

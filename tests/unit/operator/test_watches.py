@@ -32,7 +32,7 @@ class ApiServer:
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}  # by uid
-        self.lists = 0
+        self.cluster_list_count = 0
         self._cut = asyncio.Event()
 
     def make(self, kind: ObjectKind, name: str, uid: str, **spec: object) -> None:
@@ -60,7 +60,7 @@ class ApiServer:
         (kind,) = [it for it in KINDS if path == it.path(None).strip("/")]
         if "watch" in request.query:
             return await self._watch(request)
-        self.lists += kind is CLUSTER
+        self.cluster_list_count += kind is CLUSTER
         items = [it for it in self.objects.values() if it["kind"] == kind.name]
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
 
@@ -120,9 +120,9 @@ async def test_a_resource_deleted_while_no_watch_ran_is_forgotten() -> None:
         await wait_until(lambda: len(cache.clusters) == 2 and bool(cache.topics))
         del server.objects["1"], server.objects["3"]
         server.make(CLUSTER, "new", "4", replicas=1)
-        before = server.lists
+        before = server.cluster_list_count
         server.cut()
-        await wait_until(lambda: Key("events", "new") in cache.clusters and server.lists > before)
+        await wait_until(lambda: Key("events", "new") in cache.clusters and server.cluster_list_count > before)
         await operator.watches.relist()
         assert cache.clusters.keys() == {Key("events", "other"), Key("events", "new")}
         assert cache.topics == {}
@@ -134,9 +134,9 @@ async def test_the_operator_is_ready_when_its_cache_has_every_resource() -> None
     server.make(CLUSTER, "demo", "1", replicas=1)
     server.make(TOPIC, "flights", "2", clusterRef={"name": "demo"})
     async with run_operator(server) as operator:
-        shown = asyncio.create_task(operator.report_ready())
+        reporting = asyncio.create_task(operator.report_ready())
         assert not operator.metrics.is_ready
-        await shown
+        await reporting
         assert len(operator.controller.cache.all()) == 2 and operator.metrics.is_ready
 
 
@@ -152,7 +152,7 @@ async def test_a_resource_that_no_watch_shows_is_found() -> None:
         server.objects["2"]["metadata"]["resourceVersion"] = "2"
         server.objects["2"]["spec"]["partitions"] = 5
         await operator.watches.relist()
-        assert len(cache.clusters) == 1, "a watch may show it yet"
+        assert len(cache.clusters) == 1, "a watch may still show it"
         await operator.watches.relist()
         assert cache.clusters.keys() == {Key("events", "demo"), Key("events", "new")}
         assert cache.topics[Key("events", "demo")]["flights"]["spec"]["partitions"] == 5

@@ -5,8 +5,8 @@ from pathlib import Path
 
 
 def shake_hands(server: dict[str, str], authorities: str, client: tuple[str, str] | None, folder: Path) -> str:
-    """A handshake in memory, by a client that verifies the server. Returns the subject of the
-    client's certificate.
+    """A handshake in memory, by a client that verifies the server. Returns the client's
+    certificate as text, with its subject; "None" if it has none.
     """
     server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=server["ca.crt"])
     server_context.verify_mode = ssl.CERT_REQUIRED if client else ssl.CERT_NONE

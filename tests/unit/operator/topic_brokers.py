@@ -31,7 +31,7 @@ class TopicBrokers:
 
     @contextmanager
     def serve(self, platform: Platform) -> Iterator[None]:
-        """Reconciles on this platform reach these brokers."""
+        """In this context, reconciles on the platform reach these brokers."""
         patches: list[tuple[object, str, object]] = [
             (connection, "connect", self._connect),
             (platform, "broker_access", self._access),

@@ -89,7 +89,7 @@ class TopicWorld:
     # What the API server answers.
 
     def reject(self, write: str, status: int) -> list[str]:
-        """Returns the writes that are rejected from now on: those that begin with `write`."""
+        """Rejects the writes that begin with `write` from now on. Returns a list that gets them."""
         rejected: list[str] = []
 
         def reject(what: str) -> ApiError | None:

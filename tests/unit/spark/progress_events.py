@@ -1,4 +1,4 @@
-"""Progress events of Spark's queries."""
+"""A progress event of a Spark query."""
 
 from __future__ import annotations
 

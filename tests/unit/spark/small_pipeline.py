@@ -10,8 +10,8 @@ RAW = {"type": "raw"}
 
 
 def small_pipeline(**sources: dict[str, Any]) -> PipelineDefinition:
-    """The Pipeline `p`, which prints the rows of its source `s`. That reads topic `t` unless it is
-    one of these sources.
+    """The Pipeline `p`, which prints the rows of its source `s`. `s` reads topic `t` unless
+    `sources` has it.
     """
     return parse_pipeline(
         {

@@ -90,7 +90,7 @@ def test_registry_that_does_not_respond_fails_the_batch_and_makes_no_dead_letter
 
 
 def test_row_is_encoded_with_all_its_types() -> None:
-    at = datetime.datetime(2013, 7, 1, 9, 30, 0, 1)  # of this machine's time zone, as Spark hands it over
+    at = datetime.datetime(2013, 7, 1, 9, 30, 0, 1)  # in this machine's time zone, as Spark passes it
     columns = T.StructType(
         [
             T.StructField("at", T.TimestampType()),

@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 
 
 def display_lines(stream: io.StringIO, lines: list[dict[str, Any]], step_s: float) -> list[str]:
-    """The written lines, if this time passes from line to line."""
+    """The lines that are written if this time passes between lines of the progress log."""
     clock: Iterator[float] = (number * step_s for number in range(100))
     display = CatchUpDisplay(stream, clock=lambda: next(clock))
     for line in lines:
@@ -37,7 +37,7 @@ def display_lines(stream: io.StringIO, lines: list[dict[str, Any]], step_s: floa
     return stream.getvalue().splitlines()
 
 
-def test_estimate_is_what_is_left_by_how_fast_it_becomes_less() -> None:
+def test_estimate_is_the_lag_divided_by_the_rate_at_which_it_decreases() -> None:
     state = start_catch_up(rows=1_000, left=9_000, elapsed_s=2)
     assert (round(state.share, 3), state.rate, state.seconds_left) == (0.1, 500, 18)
     state = state.after_batch(rows=1_000, left=8_000, elapsed_s=4)

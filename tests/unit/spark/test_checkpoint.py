@@ -105,10 +105,10 @@ class FakeFileSystem:
         self.files[new] = self.files.pop(old)
         return True
 
-    def kill_at(self, call: str, write: str) -> None:
+    def kill_at(self, call: str, text: str) -> None:
         self.dies_at = call
         with pytest.raises(InterruptedError):
-            checkpoint_on(self).write_text("f", write)
+            checkpoint_on(self).write_text("f", text)
         self.dies_at = ""
 
 

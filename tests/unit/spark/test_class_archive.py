@@ -72,7 +72,7 @@ def test_first_run_lists_its_classes_and_later_ones_read_the_archive(archive: Cl
     assert {it.suffix for it in archive.file.parent.iterdir()} == {".jsa", ".lock"}
 
 
-def test_end_of_the_run_ends_the_writer_and_leaves_nothing(archive: ClassArchive, java: Path) -> None:
+def test_end_of_the_run_ends_the_writer_and_leaves_no_file_but_the_lock(archive: ClassArchive, java: Path) -> None:
     set_script(java, f'{WRITES}touch "$0.started"\nexec sleep 600')
     with archive_writing(archive, "/a.jar", lambda: True):
         eventually(Path(f"{java}.started").exists)
@@ -85,7 +85,7 @@ def test_run_without_rows_writes_nothing(archive: ClassArchive, java: Path) -> N
     assert not Path(f"{java}.listed").exists()
 
 
-def test_jvm_that_writes_no_archive_changes_nothing(archive: ClassArchive, java: Path) -> None:
+def test_jvm_that_fails_to_write_the_archive_leaves_no_file_but_the_lock(archive: ClassArchive, java: Path) -> None:
     set_script(java, f"{WRITES}exit 1")
     ArchiveWriter(archive, "/a.jar").run(lambda: True)
     assert [it.suffix for it in archive.file.parent.iterdir()] == [".lock"]

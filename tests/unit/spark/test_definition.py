@@ -61,7 +61,7 @@ def test_unset_fields_have_defaults() -> None:
 
 
 STATE = {"from": "events", "key": ["id"], "processor": "steps.py:Visits", "columns": "id INT"}
-FINISHES_NEVER = {
+NEVER_FINISHES = {
     **VALID["spec"],
     "transforms": [
         *VALID["spec"]["transforms"],
@@ -217,7 +217,7 @@ FINISHES_NEVER = {
             "a trigger has exactly one of interval and availableNow: true",
         ),
         (
-            with_field("spec", to=FINISHES_NEVER),
+            with_field("spec", to=NEVER_FINISHES),
             "spec.trigger: a pipeline with availableNow never finishes with timers: processingTime; 'visits' has them",
         ),
         (with_field("spec", "trigger", to={"interval": "often"}), "spec.trigger.interval: 'often' is not a duration"),

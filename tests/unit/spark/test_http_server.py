@@ -29,20 +29,20 @@ signal.pause()
 """
 
 
-def finished_progress() -> ProgressSnapshot:
+def progress_after_two_batches() -> ProgressSnapshot:
     """The snapshot after two batches, of two queries."""
-    now = ProgressSnapshot()
-    report = ProgressLog(None, "hourly", now)
+    snapshot = ProgressSnapshot()
+    report = ProgressLog(None, "hourly", snapshot)
     report.write_state("running", group="g")
     report.write_batch(parse_progress_event(EVENT), LAG)
     report.write_batch(
         parse_progress_event({**EVENT, "name": "other", "numInputRows": 1, "inputRowsPerSecond": 0.5}), LAG
     )
-    return now
+    return snapshot
 
 
 def test_snapshot_adds_up_the_lines_of_the_progress_log() -> None:
-    snapshot = finished_progress().to_json()
+    snapshot = progress_after_two_batches().to_json()
     assert snapshot.pop("lastProgress").endswith("Z")
     assert snapshot == {
         "pipeline": "hourly",
@@ -71,11 +71,11 @@ def test_snapshot_adds_up_the_lines_of_the_progress_log() -> None:
 
 
 def test_metrics_are_in_prometheus_format() -> None:
-    now = finished_progress()
-    ProgressLog(None, "hourly", now).write_state("failed", error="it failed")
+    snapshot = progress_after_two_batches()
+    ProgressLog(None, "hourly", snapshot).write_state("failed", error="it failed")
     found: dict[tuple[str, ...], float] = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(now.to_prometheus())
+        for family in text_string_to_metric_families(snapshot.to_prometheus())
         for sample in family.samples
     }
     assert found["ottla_pipeline_rows_total", "hourly"] == 60001
@@ -83,7 +83,7 @@ def test_metrics_are_in_prometheus_format() -> None:
     assert found["ottla_pipeline_lag_records", "hourly", "flights", "0"] == 50
     assert found["ottla_pipeline_lag_seconds", "hourly"] == 2.5
     assert [key[2] for key, value in found.items() if key[0] == "ottla_pipeline_state" and value] == ["failed"]
-    assert now.to_json()["error"] == "it failed"
+    assert snapshot.to_json()["error"] == "it failed"
 
 
 def test_metrics_that_the_chart_uses_exist() -> None:
@@ -92,7 +92,7 @@ def test_metrics_that_the_chart_uses_exist() -> None:
         r"ottla_pipeline_\w+", "".join(it.read_text() for it in files.rglob("*") if it.suffix in (".yaml", ".json"))
     )
     assert watched and set(watched) <= set(
-        re.findall(r"^ottla_pipeline_\w+", finished_progress().to_prometheus(), re.MULTILINE)
+        re.findall(r"^ottla_pipeline_\w+", progress_after_two_batches().to_prometheus(), re.MULTILINE)
     )
 
 
@@ -105,11 +105,11 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def test_http_endpoint_is_ready_once_the_queries_run() -> None:
-    now = ProgressSnapshot()
-    with serve_progress(("", 0), now) as port:
+    snapshot = ProgressSnapshot()
+    with serve_progress(("", 0), snapshot) as port:
         assert get(port, "/livez") == (200, "ok\n")
         assert get(port, "/readyz") == (503, "starting\n")
-        ProgressLog(None, "hourly", now).write_state("running")
+        ProgressLog(None, "hourly", snapshot).write_state("running")
         assert get(port, "/readyz") == (200, "running\n")
         assert json.loads(get(port, "/status")[1])["state"] == "running"
         assert get(port, "/metrics?x=1")[0] == 200

@@ -115,7 +115,7 @@ def test_record_is_valid_by_the_writers_schema_and_by_the_readers() -> None:
             decode(value, reader, writer)
 
 
-def test_records_without_columns_are_undecodable() -> None:
+def test_records_that_are_invalid_or_do_not_fit_the_columns_are_undecodable() -> None:
     schema = schema_of(
         record(
             id={"type": "integer"},

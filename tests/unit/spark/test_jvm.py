@@ -32,7 +32,7 @@ def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_script(tmp_path / "bin" / "spark-submit", LISTENS)
 
 
-def test_jvm_is_named_by_variables_and_ends_with_its_input(submit: Path, tmp_path: Path) -> None:
+def test_variables_have_port_and_secret_of_the_jvm_which_ends_with_its_input(submit: Path, tmp_path: Path) -> None:
     jvm = Jvm({}, tmp_path)
     assert jvm.environment() == {PORT: "10000", SECRET: "key"}
     jvm.stop()

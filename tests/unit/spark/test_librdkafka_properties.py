@@ -35,7 +35,7 @@ def test_login_of_a_secret_becomes_a_login_of_librdkafka() -> None:
         "ssl.endpoint.identification.algorithm": "none",
         "message.max.bytes": "2000000",
     }
-    Producer({name: value for name, value in found.items() if name != "ssl.ca.location"})  # it knows every name
+    Producer({name: value for name, value in found.items() if name != "ssl.ca.location"})  # librdkafka knows every name
 
 
 @pytest.mark.parametrize(

@@ -78,10 +78,14 @@ def test_partition_that_a_query_has_not_processed_is_not_committable() -> None:
             {"name": "a", "batchId": 0, "numInputRows": 1, "sources": [ends(t={0: 5}), ends(u={0: 7})]}
         )
     )
-    assert positions.committable == {("u", 0): 7}, "what it does not read does not wait for it"
-    assert positions.lag_records({("t", 0): 6, ("u", 0): 7})[("t", 0)] == 1, "and how far the first is may be known"
+    assert positions.committable == {("u", 0): 7}, "a partition does not wait for queries that do not read it"
+    assert positions.lag_records({("t", 0): 6, ("u", 0): 7})[("t", 0)] == 1, (
+        "a partition's lag may be known before its offset is committable"
+    )
     positions.add_batch(completed_batch("new", {0: 3, 1: 1}))
-    assert positions.committable == {("t", 0): 3, ("u", 0): 7}, "nor is a partition that only one has seen so far"
+    assert positions.committable == {("t", 0): 3, ("u", 0): 7}, (
+        "a partition that only one query has processed is not committable"
+    )
 
 
 def test_end_offset_is_the_smallest_of_two_streams_of_one_topic() -> None:
@@ -95,9 +99,9 @@ def test_end_offset_is_the_smallest_of_two_streams_of_one_topic() -> None:
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 9)), max_size=8))
 def test_lag_is_never_negative(steps: list[tuple[str, int, int]]) -> None:
     positions = QueryOffsets()
-    for query, end, more in steps:
+    for query, end, log_end in steps:
         positions.add_batch(completed_batch(query, {0: end}))
-        assert all(records >= 0 for records in positions.lag_records({("t", 0): more}).values())
+        assert all(records >= 0 for records in positions.lag_records({("t", 0): log_end}).values())
         assert positions.committable[("t", 0)] == min(at[("t", 0)] for at in positions.ends.values())
 
 
@@ -118,7 +122,7 @@ def test_lag_in_seconds_is_null_if_the_record_could_not_be_read() -> None:
     assert format_lag({}, {}, now_ms=0) == {"records": 0, "seconds": 0.0, "partitions": {}}
 
 
-def test_progress_log_is_complete_lines_and_is_rotated(tmp_path: Path) -> None:
+def test_progress_log_has_complete_lines_and_is_rotated(tmp_path: Path) -> None:
     path = tmp_path / "new" / "progress.jsonl"
     report = ProgressLog(path, "delays")
     report.write_state("starting")

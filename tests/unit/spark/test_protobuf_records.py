@@ -274,7 +274,7 @@ def test_rows_are_read_as_they_were_written(data: st.DataObject) -> None:
 
 
 @given(COLUMNS)
-def test_registered_text_has_the_numbers_and_types_of_the_descriptor(typed: Typed) -> None:
+def test_registered_text_has_the_columns_and_types_of_the_descriptor(typed: Typed) -> None:
     columns = typed[0]
     assert isinstance(columns, T.StructType)
     _, text = schema_of_columns("protobuf", columns, "row")

@@ -1,4 +1,6 @@
-"""What a task in Python does not wait for."""
+"""Python's workers: archives are read again only if they have changed, and connections of tasks do
+not delay small writes.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,13 @@ def write_archive(file: Path, *modules: str) -> Path:
 
 def test_archive_is_read_again_if_it_has_changed(tmp_path: Path) -> None:
     old, new = write_archive(tmp_path / "old.zip", "first"), write_archive(tmp_path / "new.zip", "second", "third")
-    command = [sys.executable, "-c", _READS_AGAIN, str(old), str(new)]  # it changes how Python imports
+    # In a process of its own: the script changes how Python imports.
+    command = [sys.executable, "-c", _READS_AGAIN, str(old), str(new)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["[]", "['old.zip']", "No module named 'third'"], done.stderr
 
 
-def test_connection_of_a_task_neither_waits_nor_acknowledges_late() -> None:
+def test_connection_of_a_task_does_not_delay_small_writes() -> None:
     seen: list[int] = []
 
     def run(connection: socket.socket, is_authenticated: bool) -> int:

@@ -55,9 +55,9 @@ def make_runner(
     )
 
 
-def check_topics(stored: dict[str, str], now: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def check_topics(stored: dict[str, str], current: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_runner, "_TOPIC_CHECK_INTERVAL_S", 0)
-    make_runner(FakeAdmin(now), stored)._check_topic_ids()
+    make_runner(FakeAdmin(current), stored)._check_topic_ids()
 
 
 def test_topic_that_is_not_read_any_more_may_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_topic_that_is_read_may_neither_be_deleted_nor_re_created(monkeypatch: p
 
 
 class HangingAdmin(FakeAdmin):
-    """Of a cluster whose brokers respond to nothing while `hangs`."""
+    """An admin client to which no broker responds when it commits offsets while `hangs`."""
 
     def __init__(self) -> None:
         super().__init__({"t": "1"})

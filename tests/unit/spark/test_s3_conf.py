@@ -51,7 +51,9 @@ def write_secret(folder: Path, name: str) -> None:
 def test_pipelines_with_urls_of_a_store_need_its_jars(sink: dict[str, Any], checkpoint: str, expected: bool) -> None:
     assert uses_s3(spec(sink), checkpoint) is expected
     assert bool(s3_conf(spec(sink), checkpoint, None)) is expected
-    assert uses_s3(spec(sink, s3={"endpoint": ENDPOINT}), checkpoint), "a REST catalog names its files' store itself"
+    assert uses_s3(spec(sink, s3={"endpoint": ENDPOINT}), checkpoint), (
+        "a REST catalog names the store of its tables itself"
+    )
 
 
 def test_credentials_come_from_the_secret_or_the_environment(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_only_local_checkpoints_are_written_without_hadoops_newer_interface(chec
     assert bool(local_checkpoint_conf(checkpoint)) is is_local
 
 
-def test_cluster_master_keeps_its_address_and_compiler(tmp_path: Path) -> None:
+def test_master_of_a_cluster_leaves_the_drivers_host_and_the_jvms_compiler_alone(tmp_path: Path) -> None:
     found = build_conf(tmp_path, master="k8s://cluster")
     assert "spark.driver.host" not in found
     assert "-XX:" not in found[OPTIONS]

@@ -41,7 +41,7 @@ def test_rows_are_deleted_by_their_key() -> None:
     )
 
 
-def test_columns_are_the_same_in_other_letters() -> None:
+def test_columns_are_compared_without_regard_to_case() -> None:
     assert lake_sql.missing_columns({"A": "int", "b": "string"}, ["a"]) == {"b": "string"}
     assert lake_sql.add_columns_sql("t", {"b c": "array<int>"}) == "ALTER TABLE t ADD COLUMNS (`b c` array<int>)"
 
@@ -89,7 +89,7 @@ def test_extensions_of_delta_are_added_to_those_of_the_pipeline() -> None:
     assert with_sink_conf({"a": "b"}, [sink(topic="t")], FOLDER, None) == {"a": "b"}
 
 
-def test_sinks_need_their_own_jars_alone() -> None:
+def test_sinks_need_only_their_own_jars() -> None:
     assert sink_jars([sink(topic="t"), sink(console={})]) == {"topic", "console"}
     assert sink_jars([iceberg(type="hadoop", warehouse="w")]) == {"iceberg"}
     assert sink_jars([iceberg(type="jdbc", uri="jdbc:sqlite:x", warehouse="w")]) == {"iceberg", "sqlite"}

@@ -1,4 +1,4 @@
-"""Reads by which a reference table has all records of its topic."""
+"""What a reference table reads so that it has all records of its topic."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_parts_are_merged_one_after_the_other_and_many_at_once_for_many_changes(
     assert list(parts_to_merge(replace(version, next_part=6), TOPIC, 40_000)) == [6, 7, 0, 1, 2, 3]
 
 
-def test_base_that_has_outgrown_its_parts_is_written_in_more() -> None:
+def test_base_that_has_outgrown_its_parts_is_written_in_more_parts() -> None:
     assert [count_parts(rows) for rows in (0, 500_000, 500_001, 10_000_000, 10**9)] == [1, 1, 2, 32, 32]
     version = replace(VERSION, base=("a", "b"), base_rows=1_990_000, next_part=1)
     assert list(parts_to_merge(version, TOPIC, 10_000)) == []

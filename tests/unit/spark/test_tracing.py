@@ -111,7 +111,7 @@ def test_batch_that_fails_is_a_span_with_the_class_of_its_error() -> None:
     assert "4711" not in batch.to_json(), "the span has a value of a record"
 
 
-def test_failure_is_not_that_of_a_batch_that_has_completed() -> None:
+def test_failure_after_a_batch_has_completed_is_not_reported_for_that_batch() -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = PipelineTracer(provider, "shop")
