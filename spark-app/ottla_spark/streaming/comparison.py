@@ -126,7 +126,9 @@ def _read_rows(spark: SparkSession, sink: Sink, name: str, folder: Path, kafka: 
 
 
 def _comparable(sink: Sink, old: DataFrame, new: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Both sides as rows of `key` and `value`, which are equal where the sides' rows are."""
+    """Both sides as rows of `key` and `value`, made of the columns or fields that both sides have.
+    Raises PipelineError if the other version lacks a column of the key.
+    """
     if sink.topic is not None:
         fields = F.from_json(F.col("_value").cast("string"), _TEXT_MAP)
         shared = sorted(_field_names(old, fields) & _field_names(new, fields))

@@ -121,7 +121,7 @@ def _to_long(value: float) -> int:
 
 
 def parse_timestamp(text: str) -> datetime.datetime:
-    """ISO 8601; UTC without an offset."""
+    """Parses ISO 8601. A time without an offset is in UTC."""
     found = datetime.datetime.fromisoformat(text)
     return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found.astimezone(datetime.UTC)
 
@@ -139,8 +139,9 @@ _SCALARS: Final[dict[type[T.DataType], Convert]] = {
 
 
 def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> Callable[[Any], bytes]:
-    """Encoder of rows with these columns, as records with the id `schema_id`. It raises ValueError.
-    Raises UnusableSchema if a column has no property.
+    """Function that encodes a row as a record with the id `schema_id`, and raises ValueError.
+    `columns`: type of the rows. Raises PipelineError, and UnusableSchema if a column has no
+    property.
     """
     column, validator, prefix = to_column(schema), load_documents(schema).validator(), frame_header(schema_id)
     names = columns.names if isinstance(columns, T.StructType) else []
@@ -159,7 +160,7 @@ def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> C
 
 def _writer_of(type_: T.DataType, column: JsonColumn | None) -> Convert:
     """Function from Spark's values except null to JSON's. A null of a property that is not nullable
-    is left out. `column`: of the schema, where it has one.
+    is left out. `column`: the schema's; None where the schema has none.
     """
     if column is not None and column.is_text and isinstance(type_, T.StringType):
         return json.loads

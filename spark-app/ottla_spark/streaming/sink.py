@@ -96,7 +96,9 @@ def record_columns(rows: DataFrame, sink: Sink, encode: RecordEncoder) -> list[C
 
 
 def is_key_value(rows: DataFrame) -> bool:
-    """True if the rows are records already: `key` and `value` as bytes, and no other column."""
+    """True if the rows are records already: `key` and `value` as bytes, and no other column that is
+    written.
+    """
     types = {name: type_ for name, type_ in rows.dtypes if not name.startswith("_")}
     return types == {"key": "binary", "value": "binary"}
 

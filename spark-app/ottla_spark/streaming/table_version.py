@@ -120,8 +120,8 @@ def parts_to_merge(version: TableVersion, topic: TopicOffsets, delta_rows: int) 
         return ()
     if count_parts(version.base_rows + delta_rows) > 2 * len(parts):
         return parts
-    merged = math.ceil(len(parts) * (1 - limit / delta_rows))
-    return tuple((version.next_part + at) % len(parts) for at in range(merged))
+    merged_count = math.ceil(len(parts) * (1 - limit / delta_rows))
+    return tuple((version.next_part + at) % len(parts) for at in range(merged_count))
 
 
 def count_parts(rows: int) -> int:
