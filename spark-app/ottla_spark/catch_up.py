@@ -1,9 +1,9 @@
 """Progress of a pipeline until it has processed the records that existed when it started: a bar
 with an estimate on a terminal, lines elsewhere.
 
-The estimate is the number of records that are left, by how fast that number has fallen since the
-start; so records that are written in the meantime count. A pipeline has caught up when no more
-records are left than its last batch had.
+The estimate is the number of records that are left, divided by the rate at which that number has
+fallen since the start. So records that are written in the meantime count. A pipeline has caught up
+when no more records are left than its last batch had.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _CLEAR_LINE: Final = "\r\x1b[K"
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """Progress of a catch-up. total: records that were left at the start. left: records that are
-    left after the last batch. elapsed_s: time since the start. has_caught_up: the catch-up is
-    complete, and needs no estimate.
+    """Progress of a catch-up. total: largest number of records that have been left, mostly at the
+    start. left: records that are left after the last batch. elapsed_s: time since the start.
+    has_caught_up: the catch-up is complete, and needs no estimate.
     """
 
     total: int

@@ -1,7 +1,7 @@
 """A report of a run as one HTML file: rates, lag, and rejected rows by rule, as plots over time.
 
-The file needs no other one and no network. It is replaced while the pipeline runs, so that a
-browser can be reloaded, and a last time at the end.
+The file needs no other one and no network. While the pipeline runs, it is replaced every few
+seconds, for a browser to load it again, and a last time at the end.
 """
 
 from __future__ import annotations
