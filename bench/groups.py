@@ -26,7 +26,7 @@ PROTOCOLS = ("classic", "consumer")
 SIZES = (100, 1000)
 MEMBERS = 8
 ONE_RECORD_A_BATCH = ("batch.num.messages=1",)
-BATCH = 200  # times MEMBERS: less than group.share.partition.max.record.locks
+BATCH = 200  # BATCH × MEMBERS is less than group.share.partition.max.record.locks
 WARM_MEMBERS, WARM_REPEATS = 50, 10
 
 

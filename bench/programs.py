@@ -207,8 +207,8 @@ def measure_lag(
     warm_s: float,
     seconds: float,
 ) -> dict[str, float]:
-    """The output of `lag.c`, in seconds: for records that are produced at one cluster and read at
-    the same or another one.
+    """The output of `lag.c`, for records that are produced at one cluster and read at the same or
+    another one: numbers of records, the seconds that all took, and latencies in seconds.
     """
     words = [source, topic, target, target_topic, *map(str, (partitions, size, per_s, warm_s, seconds))]
     found: dict[str, float] = json.loads(run_program([compile_program("lag"), *words]))

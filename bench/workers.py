@@ -3,7 +3,7 @@
 Worker i and the load program that sends to it are pinned to core i, so both cases pay for their
 clients alike: the ratio shows what the second worker adds to the machine, and not what the load
 program takes from it. Connections have one record of 100 B in flight each, acks=all, to partitions
-that their worker leads. Cases take turns, so that other work on the machine meets both.
+that their worker leads. Cases take turns, so that other work on the machine affects both.
 """
 
 import argparse
@@ -60,8 +60,8 @@ class WorkersResult:
 
 @dataclass(frozen=True)
 class Target:
-    """What one load program sends to: a port, the process that serves it, and a topic. `core`: both
-    are pinned to it; None: they run where the kernel lets them.
+    """What one load program sends to: a port, the process that serves it, and a topic. `core`: the
+    core to which the load program and that process are pinned; None if they are not.
     """
 
     port: int
@@ -130,7 +130,7 @@ def measure(workers: int, connections: int, warm_s: float, seconds: float) -> li
 
 
 def send_to(targets: Sequence[Target], connections: int, warm_s: float, seconds: float) -> list[ManyClientsResult]:
-    """Runs a load program for each target at the same time, with as many connections each."""
+    """Runs a load program for each target at the same time, each with `connections` connections."""
     program = programs.compile_program("many")
     running = []
     for target in targets:

@@ -17,8 +17,8 @@ from bench import programs
 def measure_flood(bootstrap: str, topic: str, partitions: int, size: int, records: int) -> float:
     """Acknowledged records per second."""
     words = ["flood", bootstrap, topic, str(partitions), str(size), str(records)]
-    message = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
-    return float(message["records"] / message["seconds"])
+    result = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
+    return float(result["records"] / result["seconds"])
 
 
 def measure_steady_latency(
@@ -31,8 +31,8 @@ def measure_steady_latency(
     latency.
     """
     words = ["steady", bootstrap, topic, str(partitions), str(size), str(per_s), str(seconds), "linger.ms=0"]
-    message: dict[str, float] = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
-    return message
+    result: dict[str, float] = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
+    return result
 
 
 @dataclass
