@@ -3,8 +3,8 @@
 Requests are given to `Connection` in one process, and a transport takes the responses. Prints µs
 for each request: of small Produce and Fetch requests on 1 and on 500 connections, and of Produce
 requests of 60 kB on one. Those of small Produce requests are the interpreter's part of the bench
-lines `many-producers-*-cpu`: they include the write to the log, but no system calls of sockets. It
-runs on the source or on the compiled modules, whichever Python imports.
+lines `many-producers-*-cpu`: they include the write to the log, but no system calls of sockets. The
+broker is that of the source or of the compiled modules, whichever Python imports.
 
 With `--threads N`, one process runs N brokers, each with its own connections, event loop and
 thread, and prints the rate of all of them together. They share nothing but the interpreter, so no
