@@ -211,8 +211,8 @@ def measure_lag(
     another one: numbers of records, the seconds that all took, and latencies in seconds.
     """
     words = [source, topic, target, target_topic, *map(str, (partitions, size, per_s, warm_s, seconds))]
-    found: dict[str, float] = json.loads(run_program([compile_program("lag"), *words]))
-    return found
+    result: dict[str, float] = json.loads(run_program([compile_program("lag"), *words]))
+    return result
 
 
 @cache

@@ -102,11 +102,11 @@ def _command(broker: BrokerProcess, workers: int) -> list[str]:
 def worker_pids(command: BrokerProcess) -> list[int]:
     """Process ids of the workers, in the order of their node.id."""
     children = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
-    found = {}
+    pids = {}
     for child in children:
         arguments = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-        found[next(int(it[8:]) for it in arguments if it.startswith("node.id="))] = int(child)
-    return [found[node_id] for node_id in sorted(found)]
+        pids[next(int(it[8:]) for it in arguments if it.startswith("node.id="))] = int(child)
+    return [pids[node_id] for node_id in sorted(pids)]
 
 
 def pin(pid: int, core: int) -> None:
@@ -156,9 +156,9 @@ def measure_line(connections: int, turns: int, warm_s: float, seconds: float) ->
     results: dict[int, list[ManyClientsResult]] = {1: [], 2: []}
     for _ in range(turns):
         for workers in (1, 2):
-            found = measure(workers, connections, warm_s, seconds)
-            rates[workers].append(sum(it.per_s for it in found))
-            results[workers] += found
+            of_turn = measure(workers, connections, warm_s, seconds)
+            rates[workers].append(sum(it.per_s for it in of_turn))
+            results[workers] += of_turn
     return WorkersResult(connections, rates[1], rates[2], results)
 
 

@@ -230,7 +230,7 @@ def _report(message: str) -> None:
 
 @contextmanager
 def _redirect_stderr(log: Path | None) -> Iterator[None]:
-    """Redirects standard error, which the JVM writes to, to a log; without one, the output is
+    """Redirects standard error, which the JVM writes to, to a log; if `log` is None, the output is
     dropped. `_report` still writes to the original.
     """
     global _stderr

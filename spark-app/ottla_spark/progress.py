@@ -206,7 +206,7 @@ class QueryOffsets:
 
     @property
     def committable(self) -> dict[TopicPartition, int]:
-        """`processed`, without partitions that a query reads and has processed nothing of yet."""
+        """`processed`, except partitions of which a query that reads them has processed nothing."""
         return {
             partition: end
             for partition, end in self.processed.items()

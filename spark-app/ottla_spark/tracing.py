@@ -133,8 +133,8 @@ class PipelineTracer:
         span.end(now_ns)
 
     def _common_attributes(self, topic: str | None) -> dict[str, str | int]:
-        found: dict[str, str | int] = {"messaging.system": "kafka", "ottla.pipeline": self._pipeline}
-        return found if topic is None else found | {"messaging.destination.name": topic}
+        attributes: dict[str, str | int] = {"messaging.system": "kafka", "ottla.pipeline": self._pipeline}
+        return attributes if topic is None else attributes | {"messaging.destination.name": topic}
 
     def close(self) -> None:
         """Sends what has not been sent."""

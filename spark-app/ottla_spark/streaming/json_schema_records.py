@@ -43,14 +43,14 @@ def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> 
 
     def decode(value: bytes | bytearray) -> Any:
         try:
-            found = _parse(memoryview(value)[FRAME_BYTES:].tobytes())
+            parsed = _parse(memoryview(value)[FRAME_BYTES:].tobytes())
         except ValueError as error:
             raise ValueError(f"is not JSON after the id of its schema: {error}") from None
         for validator, name in validators:
-            if not validator.is_valid(found):
-                raise ValueError(f"is not valid by {name}: {_first_error(validator, found)}")
+            if not validator.is_valid(parsed):
+                raise ValueError(f"is not valid by {name}: {_first_error(validator, parsed)}")
         try:
-            return convert(found)
+            return convert(parsed)
         except (ValueError, TypeError, OverflowError, binascii.Error) as error:
             raise ValueError(f"does not fit the columns of the reader's schema: {error}") from None
 
@@ -100,7 +100,7 @@ def _with_default(column: JsonColumn) -> tuple[Convert, Any]:
     try:
         return convert, None if column.default is None else convert(column.default)
     except (ValueError, TypeError, AttributeError):
-        raise UnusableSchema(f"the default {column.default!r} is no {column.type.simpleString()}") from None
+        raise UnusableSchema(f"the default {column.default!r} is not of type {column.type.simpleString()}") from None
 
 
 _MISSING: Final = object()
@@ -122,8 +122,8 @@ def _to_long(value: float) -> int:
 
 def parse_timestamp(text: str) -> datetime.datetime:
     """Parses ISO 8601. A time without an offset is in UTC."""
-    found = datetime.datetime.fromisoformat(text)
-    return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found.astimezone(datetime.UTC)
+    time = datetime.datetime.fromisoformat(text)
+    return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
 
 
 _SCALARS: Final[dict[type[T.DataType], Convert]] = {

@@ -116,10 +116,10 @@ def _collect_hashes(spark: SparkSession, lookups: Sequence[Lookup], max_rows: in
     union = distinct[0]
     for hashes in distinct[1:]:
         union = union.unionAll(hashes)
-    found = F.array_sort(F.collect_set(KEY_HASH))
+    sorted_hashes = F.array_sort(F.collect_set(KEY_HASH))
     # A filter with an empty list would let all rows pass: a batch without keys looks up the hash 0.
-    some = F.when(F.size(found) > 0, found).otherwise(F.array(F.lit(0).cast("bigint")))
-    row = union.coalesce(1).limit(max_rows + 1).agg(F.count(F.lit(1)), some)._jdf.head()
+    filter_values = F.when(F.size(sorted_hashes) > 0, sorted_hashes).otherwise(F.array(F.lit(0).cast("bigint")))
+    row = union.coalesce(1).limit(max_rows + 1).agg(F.count(F.lit(1)), filter_values)._jdf.head()
     return None if row.getLong(0) > max_rows else row.getList(1)
 
 

@@ -179,7 +179,7 @@ def read_duration(message: Any) -> datetime.timedelta:
     try:
         return datetime.timedelta(seconds=message.seconds, microseconds=int(message.nanos / 1000))
     except OverflowError:
-        raise ValueError(f"{message.seconds} s is no duration of at most 10,000 years") from None
+        raise ValueError(f"{message.seconds} s is not a duration of at most 10,000 years") from None
 
 
 def _unreadable(writer: FieldDescriptor, reader: FieldDescriptor) -> UnusableSchema:

@@ -77,7 +77,7 @@ def _load_processor(reference: str, folder: Path) -> StatefulProcessor:
     found = load_from_file(reference, folder)
     where = "transformWithState.processor"
     if not (isinstance(found, type) and issubclass(found, StatefulProcessor)):
-        raise PipelineError(f"{where}: {reference} is no class derived from pyspark.sql.streaming.StatefulProcessor")
+        raise PipelineError(f"{where}: {reference} is not a class derived from pyspark.sql.streaming.StatefulProcessor")
     try:
         return found()
     except Exception as error:  # the pipeline's own code can raise anything

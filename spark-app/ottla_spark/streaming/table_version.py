@@ -125,7 +125,7 @@ def parts_to_merge(version: TableVersion, topic: TopicOffsets, delta_rows: int) 
 
 
 def count_parts(rows: int) -> int:
-    """Number of the parts of a base with so many rows, a power of two."""
+    """Number of the parts of a base with `rows` rows, a power of two."""
     return min(_MAX_PARTS, 1 << (max(1, math.ceil(rows / _ROWS_PER_PART)) - 1).bit_length())
 
 
