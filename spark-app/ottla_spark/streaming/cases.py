@@ -7,7 +7,7 @@ A test case is a folder beside the pipeline's file: for `delays.yaml`, each fold
     delays.test/late-rows/
         given/flights.jsonl         records of the source `flights`, one for each line
         given/airlines.jsonl
-        expect/delays.jsonl         rows of the sink `delays`, in any order
+        expect/delays.jsonl         rows of the sink or view `delays`, in any order
         expect/dead-letters.jsonl   optional: {"reason": …} and other columns to compare
 
 A line of `given` is the record's value, or `{"key": …, "value": …}`; tables need keys. Values and
