@@ -121,7 +121,7 @@ def wait_for_load(process: "subprocess.Popen[str]") -> LoadResult:
 def produce_with_java(bootstrap: str, topic: str, records: int, size: int) -> float:
     """Runs ProducerPerformance with its default batches.
 
-    Returns MB (10⁶ bytes) of payload per second, as it prints them.
+    Returns MB (10⁶ bytes) of payload per second, from the records per second that it prints.
     """
     words = ["--topic", topic, "--num-records", str(records), "--record-size", str(size), "--throughput", "-1"]
     words += ["--producer-props", f"bootstrap.servers={bootstrap}"]

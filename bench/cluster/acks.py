@@ -15,7 +15,7 @@ from bench import programs
 
 
 def measure_flood(bootstrap: str, topic: str, partitions: int, size: int, records: int) -> float:
-    """Acknowledged records per second."""
+    """Acknowledged records per second of a producer that sends as fast as it can."""
     words = ["flood", bootstrap, topic, str(partitions), str(size), str(records)]
     result = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
     return float(result["records"] / result["seconds"])

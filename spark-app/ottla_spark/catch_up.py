@@ -21,8 +21,8 @@ _CLEAR_LINE: Final = "\r\x1b[K"
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """Progress of a catch-up. total: largest number of records that have been left, mostly at the
-    start. left: records that are left after the last batch. elapsed_s: time since the start.
+    """Progress of a catch-up. total: records that were left at the start, or more if more were left
+    later. left: records that are left after the last batch. elapsed_s: time since the start.
     has_caught_up: the catch-up is complete, and needs no estimate.
     """
 
@@ -37,14 +37,12 @@ class CatchUp:
 
     @property
     def rate(self) -> float:
-        """Records per second by which those that are left become fewer."""
+        """Records per second by which `left` has fallen since the start, on average."""
         return (self.total - self.left) / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate of the time until the pipeline has caught up. None if the records that are left
-        become no fewer.
-        """
+        """Estimate of the time until the pipeline has caught up. None if `left` has not fallen."""
         return self.left / self.rate if self.rate > 0 else None
 
     def after_batch(self, rows: int, left: int, elapsed_s: float) -> CatchUp:

@@ -63,7 +63,7 @@ class RunReport:
 
 
 def render_report(report: RunReport) -> str:
-    """The HTML document, of at least one line."""
+    """The HTML document. The report has at least one line."""
     lines = report.lines
     title = f"Pipeline {lines[0]['pipeline']}"
     return "\n".join(

@@ -2,10 +2,10 @@
 
 - A batch is a span, created when the batch has completed and Spark reports it. It has links to the
   producers' spans of at most 16 traced records of the batch (MAX_TRACED).
-- A batch that fails is a span with the class of its error. Messages of errors are left out, because
-  they may have values of records.
 - Each of these records also has a span `process <query>` in its own trace, as long as the batch.
   Its parent is the producer's span, which the header `traceparent` names.
+- A batch that fails is a span with the class of its error. Messages of errors are left out, because
+  they may have values of records.
 
 Nothing is imported from OpenTelemetry unless an endpoint is set.
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables

@@ -76,7 +76,7 @@ class TableFiles:
         return sorted({self.path(it) for it in folders})
 
     def write_base(self, number: int, starts: Mapping[int, int], ends: Mapping[int, int]) -> tuple[Sequence[str], int]:
-        """Writes the latest row of each key that is not deleted. Returns, as `merge_parts` does,
+        """Writes the latest row of each key, unless it is deleted. Returns, as `merge_parts` does,
         the names of the parts' folders, and the number of rows.
         """
         rows = self._latest_rows(starts, ends).where(~F.col(DELETED))
