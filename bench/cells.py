@@ -47,7 +47,7 @@ def build_brokers(count: int, racks: int = RACKS) -> list[UsableBroker]:
 def place_topics(
     brokers: Sequence[UsableBroker], topics: int, partitions: int, cells: Mapping[int, int]
 ) -> list[PartitionReplicas]:
-    """Partitions as the controller places them on a cluster without others."""
+    """Partitions as the controller places them on a cluster that has none yet."""
     led, held = Counter[int](), Counter[int]()
     found = []
     for number in range(topics):
@@ -78,7 +78,9 @@ def describe_loads(partitions: Iterable[PartitionReplicas], brokers: Collection[
 
 
 def describe_scale_up(before: int, after: int, racks: int) -> tuple[str, str, str, str, str]:
-    """Replicas that are copied; those that would be without racks and cells; the loads after it."""
+    """Number of replicas that are copied; the least number, without racks and cells; the loads
+    after the scale-up.
+    """
     brokers, larger = build_brokers(before, racks), build_brokers(after, racks)
     partitions = place_topics(brokers, *MOVED_TOPICS, divide_into_cells(brokers))
     moves = spread_replicas(partitions, larger)

@@ -1,10 +1,10 @@
 """`python -m bench.chart` (`make bench-report`): draws the stored results of the benchmarks as SVG.
 
-docs/measurements holds results as the benchmarks write them to `build/`, under names like
-`2026-11-22-one-broker.json`. The newest file of each kind becomes
-`docs/images/benchmark-<kind>-light.svg` and `-dark.svg`. Lines of many connections, and those of
-special loads, have plots of their own, `benchmark-<kind>-connections-…` and `-special-…`, and so
-have latencies under load, `-under-load-…`.
+docs/measurements holds results that the benchmarks have written to `build/`, with `date` and
+`repeats` added to `about`, under names like `2026-11-22-one-broker.json`. The newest file of each
+kind becomes `docs/images/benchmark-<kind>-light.svg` and `-dark.svg`. Lines of many connections,
+and those of special loads, have plots of their own, `benchmark-<kind>-connections-…` and
+`-special-…`, and so have latencies under load, `-under-load-…`.
 """
 
 import json

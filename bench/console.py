@@ -47,7 +47,7 @@ def main() -> None:
         "--topics", type=int, default=10_000, help="topics in the cluster; 0: measures only the latency"
     )
     parser.add_argument("--groups", type=int, default=2_200)
-    parser.add_argument("--repeats", type=int, default=20, help="times that each page is asked for")
+    parser.add_argument("--repeats", type=int, default=20, help="requests of each page after its first")
     parser.add_argument("--records", type=int, default=1_000_000, help="records of the topic that is searched")
     parser.add_argument("--requests", type=int, default=5_000, help="produce requests of one measurement of latency")
     options = parser.parse_args()

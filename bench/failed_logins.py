@@ -3,7 +3,7 @@
 One client sends 100 produce requests of 100 B per second, each when it is due, and measures the
 time until each response. Meanwhile other processes make connections that fail to log in, at a
 steady rate, with the broker's default delay of failures. Every wait for the response counts from
-the time at which the request was due, so that a client that is held up does not hide it.
+the time at which the request was due, so that a delay counts for the requests behind it, too.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--rates", type=int, nargs="+", default=[0, 200, 500, 1000], help="failed logins a second")
     options = parser.parse_args()
     table = Table(box=None)
-    for heading in ("asked for /s", "failed /s", "p50 ms", "p99 ms", "max ms", "broker's CPU"):
+    for heading in ("target /s", "failed /s", "p50 ms", "p99 ms", "max ms", "broker's CPU"):
         table.add_column(heading, justify="right")
     with run_ottla_broker(start=False) as broker:
         port = free_port()

@@ -46,18 +46,18 @@ def run_floor() -> Iterator[_FloorProcess]:
 
 def measure_floor(run_broker: RunBroker, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
     """The broker's rate in percent of the loop's, and its processor time per request as a multiple
-    of the loop's. Each load is measured on one after the other.
+    of the loop's. Each load is measured on the broker, then on the loop.
     """
     with run_broker(test_settings=False) as broker, run_floor() as floor:
         rd.create_topic(broker.bootstrap, TOPIC, PARTITIONS)
         found: dict[str, float] = {}
         for name, (connections, size) in (("small", SMALL), ("large", LARGE)):
-            took, least = (
+            broker_result, loop_result = (
                 programs.measure_many_producers(
                     port, pid, TOPIC, PARTITIONS, connections, load_size.many_warm_s, load_size.many_s, size
                 )
                 for port, pid in ((broker.port, broker.pid), (floor.port, floor.pid))
             )
-            found[f"floor-{name}-rate"] = 100 * took.per_s / least.per_s
-            found[f"floor-{name}-cpu"] = took.broker_cpu_us / least.broker_cpu_us
+            found[f"floor-{name}-rate"] = 100 * broker_result.per_s / loop_result.per_s
+            found[f"floor-{name}-cpu"] = broker_result.broker_cpu_us / loop_result.broker_cpu_us
         return found

@@ -26,7 +26,7 @@ PROTOCOLS = ("classic", "consumer")
 SIZES = (100, 1000)
 MEMBERS = 8
 ONE_RECORD_A_BATCH = ("batch.num.messages=1",)
-BATCH = 200  # times MEMBERS: less than group.share.partition.max.record.locks
+BATCH = 200  # BATCH × MEMBERS is less than group.share.partition.max.record.locks
 WARM_MEMBERS, WARM_REPEATS = 50, 10
 
 
@@ -65,12 +65,12 @@ def measure_groups(
         for topic, partitions in (("warm", WARM_MEMBERS), ("measured", members)):
             rd.create_topic(broker.bootstrap, topic, partitions)
         uvloop.run(measure_rebalances(broker, protocol, "warm", WARM_MEMBERS, WARM_REPEATS))
-        found = uvloop.run(measure_rebalances(broker, protocol, "measured", members, load_size.repeats))
+        result = uvloop.run(measure_rebalances(broker, protocol, "measured", members, load_size.repeats))
     prefix = f"{protocol}-{members}"
     return {
-        f"{prefix}-start": found.start_s,
-        f"{prefix}-rebalance": found.rebalance_ms,
-        f"{prefix}-cpu": found.broker_cpu_ms,
+        f"{prefix}-start": result.start_s,
+        f"{prefix}-rebalance": result.rebalance_ms,
+        f"{prefix}-cpu": result.broker_cpu_ms,
     }
 
 

@@ -1,13 +1,14 @@
-"""`python -m bench.hot_paths [--requests N] [--threads N]`: small requests without sockets.
+"""`python -m bench.hot_paths [--requests N] [--threads N]`: cost of requests without sockets.
 
-Requests are given to `Connection` in one process, and a transport takes the responses. What it
-prints is the interpreter's part of the bench lines `many-producers-*-cpu`: the system calls of
-sockets are not in it, the write of the log is. It runs on the source or on the compiled modules,
-whichever Python imports.
+Requests are given to `Connection` in one process, and a transport takes the responses. Prints µs
+for each request: of small Produce and Fetch requests on 1 and on 500 connections, and of Produce
+requests of 60 kB on one. Those of small Produce requests are the interpreter's part of the bench
+lines `many-producers-*-cpu`: they include the write to the log, but no system calls of sockets. The
+broker is that of the source or of the compiled modules, whichever Python imports.
 
 With `--threads N`, one process runs N brokers, each with its own connections, event loop and
 thread, and prints the rate of all of them together. They share nothing but the interpreter, so no
-broker with a thread for each shard of its connections can scale better.
+broker that divides its connections among threads can scale better.
 """
 
 import argparse
@@ -118,7 +119,7 @@ async def create_topic(server: Server, record: bytes) -> list[bytes]:
 
 
 def small_requests(produce: bytes, log: PartitionLog) -> dict[str, Callable[[], bytes]]:
-    """The kinds of requests that are measured, by name."""
+    """Functions that return a small request as it is to be sent now, by the request's name."""
     return {
         "produce": lambda: produce,
         "fetch-empty": lambda: fetch_request(0, log.end),
@@ -126,7 +127,7 @@ def small_requests(produce: bytes, log: PartitionLog) -> dict[str, Callable[[], 
     }
 
 
-async def run_shard(barrier: threading.Barrier, kind: str, requests: int) -> None:
+async def run_broker_thread(barrier: threading.Barrier, kind: str, requests: int) -> None:
     """One thread of `measure_threads`, which passes the barrier before and after its requests."""
     record = plain_requests.encode_batch(bytes(100))
     with tempfile.TemporaryDirectory() as folder:
@@ -145,21 +146,22 @@ async def run_shard(barrier: threading.Barrier, kind: str, requests: int) -> Non
 
 
 def measure_threads(threads: int, kind: str, requests: int) -> float:
-    """Requests per second of all threads together: the most of three repeats."""
+    """Requests per second of all threads together: the highest of three repeats."""
     rates = []
     for _ in range(3):
         barrier = threading.Barrier(threads + 1)
-        shards = [
-            threading.Thread(target=uvloop.run, args=(run_shard(barrier, kind, requests),)) for _ in range(threads)
+        brokers = [
+            threading.Thread(target=uvloop.run, args=(run_broker_thread(barrier, kind, requests),))
+            for _ in range(threads)
         ]
-        for shard in shards:
-            shard.start()
+        for broker in brokers:
+            broker.start()
         barrier.wait()
         began_s = time.monotonic()
         barrier.wait()
         rates.append(threads * (requests // CONNECTIONS) * CONNECTIONS / (time.monotonic() - began_s))
-        for shard in shards:
-            shard.join()
+        for broker in brokers:
+            broker.join()
     return max(rates)
 
 
@@ -186,7 +188,7 @@ async def measure_all(requests: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.hot_paths", description=(__doc__ or "").splitlines()[0])
-    of_each = f"requests of each repeat, with --threads of each thread (default: {REQUESTS})"
+    of_each = f"requests in each repeat; with --threads, for each thread (default: {REQUESTS})"
     parser.add_argument("--requests", type=int, default=REQUESTS, help=of_each)
     parser.add_argument("--threads", type=int, help="number of brokers, each in its own thread of one process")
     arguments = parser.parse_args()

@@ -71,7 +71,9 @@ def _build_response(version: int, end: int, records: memoryview) -> Response:
 
 
 def serve_connection(client: socket.socket, broker_port: int, folder: Path) -> None:
-    """Serves one connection until it closes. Forwards other requests to `broker_port`."""
+    """Serves one connection until it closes. Forwards requests for which no response is prepared to
+    `broker_port`.
+    """
     responses: dict[int, Response] = {}
     with client, socket.create_connection(("127.0.0.1", broker_port)) as broker:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

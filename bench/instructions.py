@@ -1,7 +1,7 @@
 """`python -m bench.instructions [--record RELEASE]`: how many instructions of the interpreter a
 small request takes, beside those of the last release.
 
-The count does not depend on the machine or on its load, so that continuous integration prints it.
+The count does not depend on the machine or on its load, so continuous integration prints it.
 It leaves out what C functions do, such as system calls and checksums; `python -m bench.hot_paths`
 measures the processor time of the same requests. Compiled modules have no such instructions: the
 source is counted. --record stores the counts, with the name of the release that has them.
@@ -68,7 +68,9 @@ async def count_all() -> dict[str, int]:
 
 
 async def count_one(clients: list[Client]) -> int:
-    """The fewest of several turns: other work of the broker is in some of them."""
+    """Instructions for one request: the fewest of several turns, because some have other work of
+    the broker.
+    """
     await send_all(clients)  # the first request of a connection is read in full
     counts = []
     for _ in range(TURNS):

@@ -62,10 +62,10 @@ def run_application(properties: Mapping[str, str]) -> Iterator[None]:
         builder = streams.StreamsBuilder()
         counts = builder.stream(EVENTS).groupByKey().count()
         counts.toStream().to(COUNTS, streams.kstream.Produced.valueSerde(long_serde))
-        own = gateway.jvm.java.util.Properties()
+        java_properties = gateway.jvm.java.util.Properties()
         for key, value in properties.items():
-            own.put(key, value)
-        application = streams.KafkaStreams(builder.build(), own)
+            java_properties.put(key, value)
+        application = streams.KafkaStreams(builder.build(), java_properties)
         application.start()
         try:
             yield

@@ -83,7 +83,7 @@ def measure_acks_meanwhile(broker: BrokerProcess) -> Iterator[list[float]]:
 
 
 def drop_page_cache(folder: Path) -> None:
-    """Writes what is dirty to disk and drops all pages of the files below `folder` from memory."""
+    """Writes dirty pages to disk and drops all pages of the segments below `folder` from memory."""
     os.sync()
     for path in folder.glob("**/*.log"):
         with path.open("rb") as file:

@@ -1,5 +1,5 @@
-"""Many consumers of one topic, and a consumer group of 200 members: deliveries per second, their
-latency and the broker's processor time; of the group also the time in which it starts.
+"""Many consumers of one topic: deliveries per second, their latency and the broker's processor
+time. A consumer group of 200 members: the time of its start, latency and processor time.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,18 @@ def measure_many_consumers(run_broker: RunBroker, selected: Sequence[str], load_
     with run_broker(test_settings=False) as broker:
         if is_any_selected(selected, TOPIC):
             rd.create_topic(broker.bootstrap, TOPIC)
-            took = programs.measure_many_consumers(broker.port, broker.pid, TOPIC, CONSUMERS, PER_S, warm_s, measured_s)
-            found |= {f"{TOPIC}-rate": took.per_s, **_latencies(TOPIC, took)}
+            result = programs.measure_many_consumers(
+                broker.port, broker.pid, TOPIC, CONSUMERS, PER_S, warm_s, measured_s
+            )
+            found |= {f"{TOPIC}-rate": result.per_s, **_latencies_and_cpu(TOPIC, result)}
         if is_any_selected(selected, GROUP_TOPIC):
             rd.create_topic(broker.bootstrap, GROUP_TOPIC, MEMBERS)
-            start_s, took = programs.measure_group(
+            start_s, result = programs.measure_group(
                 broker.bootstrap, broker.pid, GROUP_TOPIC, MEMBERS, MEMBERS, PER_S, warm_s, measured_s
             )
-            found |= {f"{GROUP_TOPIC}-start": start_s, **_latencies(GROUP_TOPIC, took)}
+            found |= {f"{GROUP_TOPIC}-start": start_s, **_latencies_and_cpu(GROUP_TOPIC, result)}
     return found
 
 
-def _latencies(line: str, took: programs.ManyClientsResult) -> dict[str, float]:
-    return {f"{line}-p50": took.p50, f"{line}-p99": took.p99, f"{line}-cpu": took.broker_cpu_us}
+def _latencies_and_cpu(line: str, result: programs.ManyClientsResult) -> dict[str, float]:
+    return {f"{line}-p50": result.p50, f"{line}-p99": result.p99, f"{line}-cpu": result.broker_cpu_us}

@@ -74,20 +74,22 @@ def measure(brokers: int, partitions: int) -> Iterable[tuple[str, float, str]]:
     _, indexing_s = measure_cpu_s(lambda: image.partition_index)
     yield "a new voter indexes the partitions (in steps)", indexing_s, "s"
     yield "memory including this index", (resident_bytes() - before) / MIB, "MiB"
-    kept, listing_s = measure_cpu_s(lambda: image.to_records(1))
+    snapshot, listing_s = measure_cpu_s(lambda: image.to_records(1))
     yield "listing a snapshot (blocks the event loop)", listing_s, "s"
-    written, encoding_s = measure_cpu_s(lambda: [encode_record(record) for record in kept])
+    encoded, encoding_s = measure_cpu_s(lambda: [encode_record(record) for record in snapshot])
     yield "  encoding it (in another thread)", encoding_s, "s"
-    yield "  its size", sum(map(len, written)) / MIB, "MiB"
-    _, decoding_s = measure_cpu_s(lambda: MetadataImage().apply_records(enumerate(map(decode_record, written))))
+    yield "  its size", sum(map(len, encoded)) / MIB, "MiB"
+    _, decoding_s = measure_cpu_s(lambda: MetadataImage().apply_records(enumerate(map(decode_record, encoded))))
     yield "start from a snapshot", decoding_s, "s"
-    lost, fencing_s = measure_cpu_s(lambda: broker_plans.plan_fencing(image, 1, lambda _: RULES))
+    changes, fencing_s = measure_cpu_s(lambda: broker_plans.plan_fencing(image, 1, lambda _: RULES))
     yield "a broker fails: plan", fencing_s, "s"
-    yield "  partitions that change", len(lost), ""
-    change, encoding_s = measure_cpu_s(lambda: [encode_record(record) for record in lost])
-    yield "  its records", sum(map(len, change)) / MIB, "MiB"
+    yield "  partitions that change", len(changes), ""
+    encoded_changes, encoding_s = measure_cpu_s(lambda: [encode_record(record) for record in changes])
+    yield "  its records", sum(map(len, encoded_changes)) / MIB, "MiB"
     yield "  encoding the records", encoding_s, "s"
-    _, taking_s = measure_cpu_s(lambda: image.apply_records(enumerate(map(decode_record, change), image.end_offset)))
+    _, taking_s = measure_cpu_s(
+        lambda: image.apply_records(enumerate(map(decode_record, encoded_changes), image.end_offset))
+    )
     yield "  each broker decodes and applies the records", taking_s, "s"
     _, take_over_s = measure_cpu_s(lambda: asyncio.run(take_over(image, failed=2)))
     yield "a voter takes over from a controller that failed", take_over_s, "s"
@@ -137,18 +139,18 @@ async def restore_preferred_leaders(image: MetadataImage) -> None:
 
 
 def metadata_response_size(image: MetadataImage, topics: int) -> int:
-    """Size in bytes of a Metadata response."""
+    """Size in bytes of the response to a Metadata request for `topics` topics."""
 
-    async def ask() -> int:
+    async def respond() -> int:
         broker = SmallBroker(Path("/nowhere"))
         broker.image = image
-        asked = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in list(image.topics)[:topics])
-        found = await metadata(
-            context(broker, METADATA_VERSION), MetadataRequest(topics=asked, include_topic_authorized_operations=False)
+        named = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in list(image.topics)[:topics])
+        response = await metadata(
+            context(broker, METADATA_VERSION), MetadataRequest(topics=named, include_topic_authorized_operations=False)
         )
-        return len(write_response(METADATA_API, METADATA_VERSION, 1, found))
+        return len(write_response(METADATA_API, METADATA_VERSION, 1, response))
 
-    return asyncio.run(ask())
+    return asyncio.run(respond())
 
 
 def measure_cpu_s(work: Callable[[], T]) -> tuple[T, float]:

@@ -78,8 +78,8 @@ def _measure_load(broker: BrokerProcess, selected: Sequence[str], load_size: Loa
     if is_any_selected(selected, "latency-p"):
         os.sync()  # else writeback of earlier lines takes processor time from this one
         programs.measure_latency(broker.port, "latency", load_size.warm_latency, KIB)
-        took = programs.measure_latency(broker.port, "latency", load_size.latency, KIB)
-        found |= {"latency-p50": took.p50, "latency-p99": took.p99}
+        latency = programs.measure_latency(broker.port, "latency", load_size.latency, KIB)
+        found |= {"latency-p50": latency.p50, "latency-p99": latency.p99}
     if is_any_selected(selected, "fan-out", "memory-load"):
         found["fan-out"] = _measure_fan_out(broker, load_size)
     found["memory-load"] = broker.resident_memory_kib() / 1024
@@ -98,7 +98,7 @@ def _measure_producing(
 
 
 def _measure_consuming(broker: BrokerProcess, topic: str, records: int) -> float:
-    """The median of several reads: one takes less than two seconds, so noise of the machine
+    """MB/s, the median of several reads: one takes less than two seconds, so noise of the machine
     matters.
     """
     programs.consume(broker.bootstrap, topic, records)
@@ -140,8 +140,8 @@ def _measure_many_partitions(broker: BrokerProcess, load_size: LoadSize) -> dict
         for partition in range(0, PARTITIONS // TOPICS, 25):
             rd.produce(broker.bootstrap, name, records, partition=partition)
     broker.stop(within_s=STOPS_WITHIN_S)
-    took = measure_start_s(broker, names[-1])
-    return {"partitions-start": took, "partitions-cpu": _measure_idle_share(broker, load_size) * 100}
+    start_s = measure_start_s(broker, names[-1])
+    return {"partitions-start": start_s, "partitions-cpu": _measure_idle_share(broker, load_size) * 100}
 
 
 def _measure_many_producers(broker: BrokerProcess, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:
@@ -151,11 +151,11 @@ def _measure_many_producers(broker: BrokerProcess, selected: Sequence[str], load
         name = f"many-producers-{connections}-"
         if is_any_selected(selected, name):
             os.sync()
-            took = programs.measure_many_producers(
+            result = programs.measure_many_producers(
                 broker.port, broker.pid, "many", MANY_PARTITIONS, connections, load_size.many_warm_s, load_size.many_s
             )
-            values = {"rate": took.per_s, "p50": took.p50, "p99": took.p99, "cpu": took.broker_cpu_us}
-            found |= {name + unit: value for unit, value in values.items()}
+            values = {"rate": result.per_s, "p50": result.p50, "p99": result.p99, "cpu": result.broker_cpu_us}
+            found |= {name + suffix: value for suffix, value in values.items()}
     return found
 
 
@@ -184,7 +184,7 @@ def _measure_idle_connections(broker: BrokerProcess, load_size: LoadSize) -> dic
 def _measure_new_connections(broker: BrokerProcess, load_size: LoadSize) -> dict[str, float]:
     rd.create_topic(broker.bootstrap, "new", MANY_PARTITIONS)
     plain_requests.wait_for_first_ack(broker.port, "new", STARTS_WITHIN_S)
-    took = programs.measure_new_connections(
+    result = programs.measure_new_connections(
         broker.port,
         broker.pid,
         "new",
@@ -194,9 +194,9 @@ def _measure_new_connections(broker: BrokerProcess, load_size: LoadSize) -> dict
         load_size.many_s,
     )
     return {
-        "connections-new-p50": took.p50,
-        "connections-new-p99": took.p99,
-        "connections-new-cpu": took.broker_cpu_us,
+        "connections-new-p50": result.p50,
+        "connections-new-p99": result.p99,
+        "connections-new-cpu": result.broker_cpu_us,
     }
 
 

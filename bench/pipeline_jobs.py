@@ -44,7 +44,9 @@ def copies_job(delivery: str) -> dict[str, Any]:
 
 
 def live_copies_job(delivery: str, trigger: dict[str, Any]) -> dict[str, Any]:
-    """Every row that is written while it runs. `trigger`: empty for the default."""
+    """Every row that is written while the job runs is written to another topic. `trigger`: empty
+    for the default.
+    """
     job = copies_job(delivery)
     job["sources"]["events"] |= {"startingOffsets": "latest"}
     del job["trigger"]

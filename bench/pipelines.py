@@ -177,10 +177,10 @@ def measure_latency(bootstrap: str, seconds: float) -> None:
     for delivery, trigger in LATENCY_CASES:
         with tempfile.TemporaryDirectory(prefix="bench-latency-") as folder:
             command = pipeline_command(bootstrap, live_copies_job(delivery, trigger), Path(folder))
-            found = sorted(measure_case(bootstrap, command, Path(folder) / "progress.jsonl", seconds))
-        p50, p99 = (found[int(len(found) * share)] * 1000 for share in (0.5, 0.99))
+            latencies = sorted(measure_case(bootstrap, command, Path(folder) / "progress.jsonl", seconds))
+        p50, p99 = (latencies[int(len(latencies) * share)] * 1000 for share in (0.5, 0.99))
         how = f"trigger {trigger or 'one batch after the other'}"
-        print(f"{delivery}, {how}: p50 {p50:,.0f} ms, p99 {p99:,.0f} ms of {len(found):,} rows", flush=True)
+        print(f"{delivery}, {how}: p50 {p50:,.0f} ms, p99 {p99:,.0f} ms of {len(latencies):,} rows", flush=True)
 
 
 def measure_case(bootstrap: str, command: list[str], progress: Path, seconds: float) -> list[float]:
@@ -257,15 +257,15 @@ def read_latencies(bootstrap: str, seconds: float) -> list[float]:
     settings = {"bootstrap.servers": bootstrap, "group.id": f"bench-{time.time_ns()}", "fetch.wait.max.ms": 10}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "latest"})
     consumer.subscribe([COPIES])
-    found: list[float] = []
+    latencies: list[float] = []
     began = time.monotonic()
     while (elapsed := time.monotonic() - began) < WARM_S + seconds:
         messages, now = consumer.consume(10_000, timeout=0.005), time.time()
         if elapsed >= WARM_S:
             values = (it.value() for it in messages if it.error() is None)
-            found += [now - float(json.loads(value)["note"]) for value in values if value is not None]
+            latencies += [now - float(json.loads(value)["note"]) for value in values if value is not None]
     consumer.close()
-    return found
+    return latencies
 
 
 def new_producer(bootstrap: str, linger_ms: int = 20) -> Producer:

@@ -97,13 +97,13 @@ class Connection:
         self._socket.close()
 
     def _receive(self, size: int) -> bytes:
-        got = self._socket.recv(size)
-        while len(got) < size:
-            part = self._socket.recv(size - len(got))
+        data = self._socket.recv(size)
+        while len(data) < size:
+            part = self._socket.recv(size - len(data))
             if not part:
                 raise ConnectionError("the broker closed the connection")
-            got += part
-        return got
+            data += part
+        return data
 
 
 def wait_for_first_ack(port: int, topic: str, within_s: float) -> None:

@@ -121,7 +121,7 @@ def wait_for_load(process: "subprocess.Popen[str]") -> LoadResult:
 def produce_with_java(bootstrap: str, topic: str, records: int, size: int) -> float:
     """Runs ProducerPerformance with its default batches.
 
-    Returns MB (10⁶ bytes) of payload per second, as it prints them.
+    Returns MB (10⁶ bytes) of payload per second, from the records per second that it prints.
     """
     words = ["--topic", topic, "--num-records", str(records), "--record-size", str(size), "--throughput", "-1"]
     words += ["--producer-props", f"bootstrap.servers={bootstrap}"]
@@ -207,12 +207,12 @@ def measure_lag(
     warm_s: float,
     seconds: float,
 ) -> dict[str, float]:
-    """The output of `lag.c`, in seconds: for records that are produced at one cluster and read at
-    the same or another one.
+    """The output of `lag.c`, for records that are produced at one cluster and read at the same or
+    another one: numbers of records, the seconds that all took, and latencies in seconds.
     """
     words = [source, topic, target, target_topic, *map(str, (partitions, size, per_s, warm_s, seconds))]
-    found: dict[str, float] = json.loads(run_program([compile_program("lag"), *words]))
-    return found
+    result: dict[str, float] = json.loads(run_program([compile_program("lag"), *words]))
+    return result
 
 
 @cache

@@ -20,7 +20,7 @@ class PythonProcess:
 
 
 def python_processes(driver: int) -> Iterator[PythonProcess]:
-    """Python processes below the driver, which its JVM has started. `driver`: its process id."""
+    """Python processes that the driver's JVM has started. `driver`: process id of the driver."""
     children = dict[int, list[int]]()
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -61,7 +61,7 @@ async def wait_for_coordinator(broker: BrokerProcess, group: str) -> None:
     probe = HeartbeatRequest(group_id=GroupId(group), generation_id=i32(0), member_id="nobody")
     async with asyncio.timeout(READY_WITHIN_S), Client.connect(broker.bootstrap) as client:
         while True:
-            with suppress(TimeoutError):  # a broker on a busy machine may take longer than one request may
+            with suppress(TimeoutError):  # on a busy machine, a broker may respond after the request's timeout
                 if (await client.send_to_coordinator(group, probe)).error_code is ErrorCode.unknown_member_id:
                     return
             await asyncio.sleep(PAUSE_S)

@@ -65,7 +65,7 @@ def evaluate_lines(lines: Sequence[Line], measured: Mapping[str, Mapping[str, Se
 
 
 def print_table(console: Console, results: Sequence[LineResult], repeats: int) -> None:
-    table = Table(title=f"Ottla and Apache Kafka: min, median, max of {repeats}", title_justify="left")
+    table = Table(title=f"Ottla and Apache Kafka: min, median, max of at most {repeats} turns", title_justify="left")
     for heading in ("line", "what", "unit"):
         table.add_column(heading, overflow="fold")
     for heading in ("Ottla", "Kafka", "ratio", "required", ""):
@@ -86,9 +86,16 @@ def print_table(console: Console, results: Sequence[LineResult], repeats: int) -
 
 
 def to_markdown(about: Mapping[str, str], results: Sequence[LineResult], repeats: int) -> str:
-    """A Markdown page with the machine (`about`) and the table."""
+    """A Markdown page with the machine (`about`) and the table. `repeats`: the most values that a
+    line has.
+    """
     rows = [f"- {what}: {fact}" for what, fact in about.items()]
-    rows += ["", f"Min, median and max of {repeats}.", "", "| what | unit | Ottla | Kafka | ratio | required |"]
+    rows += [
+        "",
+        f"Min, median and max of at most {repeats} turns.",
+        "",
+        "| what | unit | Ottla | Kafka | ratio | required |",
+    ]
     rows += ["|---|---|---|---|---|---|"]
     for result in results:
         line = result.line

@@ -43,7 +43,9 @@ class Benchmark(Generic[Side, LoadSize]):
     about: Mapping[str, str]
 
     def select_lines(self, names: Sequence[str]) -> list[Line]:
-        """The lines whose names start with one of `names`; all without names. Raises ValueError."""
+        """The lines whose names start with one of `names`; all lines if `names` is empty. Raises
+        ValueError.
+        """
         known = [line.name for line in self.lines]
         if unknown := [name for name in names if not any(it.startswith(name) for it in known)]:
             raise ValueError(f"unknown line {', '.join(unknown)}; known lines: {', '.join(known)}")
@@ -70,12 +72,12 @@ def run_benchmark(benchmark: Benchmark[Side, LoadSize]) -> int:
             for side in arguments.sides:
                 heading = f"[bold]{side}[/], {', '.join(selected)}, {turn + 1} of {turns}"
                 console.print(f"{heading}, after {time.monotonic() - began:.0f} s", highlight=False)
-                already = len(programs.command_log)
+                first_command = len(programs.command_log)
                 values = session.measure(benchmark.sides[side], selected, load_size)
                 for name in selected:
                     measured[side].setdefault(name, []).append(values[name])
                     console.print(f"  {name}: {values[name]:.3f}", highlight=False)
-                for command in programs.command_log[already:]:
+                for command in programs.command_log[first_command:]:
                     console.print(f"  [dim]$ {command}[/]", highlight=False, soft_wrap=True)
     results = report.evaluate_lines(lines, measured)
     repeats = max((len(values) for side in measured.values() for values in side.values()), default=0)

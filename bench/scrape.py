@@ -42,14 +42,14 @@ def main() -> None:
             time.sleep(0.1)
         for encoding in ("identity", "gzip"):
             before_s = broker.cpu_s()
-            durations, size = zip(*(scrape(http_port, encoding) for _ in range(options.scrapes)), strict=True)
+            durations, sizes = zip(*(scrape(http_port, encoding) for _ in range(options.scrapes)), strict=True)
             cpu_ms = (broker.cpu_s() - before_s) / options.scrapes * 1e3
             median_ms = statistics.median(durations) * 1e3
-            print(f"scrape, {encoding}: {median_ms:.0f} ms, {cpu_ms:.0f} ms of processor time, {size[-1]:,} bytes")
+            print(f"scrape, {encoding}: {median_ms:.0f} ms, {cpu_ms:.0f} ms of processor time, {sizes[-1]:,} bytes")
         print_latency("without scrapes", broker.port, options.requests)
         with scrape_every_second(http_port):
             print_latency("with a scrape a second", broker.port, options.requests)
-    print(f"prometheus-client, as many samples: {generate_with_library(options.partitions) * 1e3:.0f} ms")
+    print(f"prometheus-client, about as many samples: {generate_with_library(options.partitions) * 1e3:.0f} ms")
 
 
 def create_partitions(broker: BrokerProcess, count: int) -> None:

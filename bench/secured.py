@@ -59,7 +59,7 @@ def _measure_listener(
 def run_secured_broker(
     run_broker: RunBroker, authority: CertificateAuthority
 ) -> Iterator[tuple[BrokerProcess, dict[str, int]]]:
-    """A broker and the ports of its listeners PLAINTEXT, TLS and SASL."""
+    """A broker and the ports of its listeners: PLAINTEXT, TLS, SASL and, of Kafka, CONTROLLER."""
     keystore = authority.folder / "broker.pem"
     keystore.write_text(authority.server_key.read_text() + authority.server_certificate.read_text())
     with run_broker(start=False, test_settings=False, offsets_topic_replication_factor=1) as broker:

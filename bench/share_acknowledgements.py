@@ -109,15 +109,15 @@ class ShareMember:
         response = await self.channel.send(self._build_fetch(acknowledged))
         check_response(response.error_code, "ShareFetch")
         self.session_epoch += 1
-        found: dict[int, Spans] = {}
+        acquired: dict[int, Spans] = {}
         for one in (one for topic in response.responses for one in topic.partitions):
             check_response(one.error_code, f"partition {one.partition_index}")
             check_response(ErrorCode(one.acknowledge_error_code), f"acknowledgement, partition {one.partition_index}")
             if one.acquired_records:
-                found[int(one.partition_index)] = [
+                acquired[int(one.partition_index)] = [
                     (int(span.first_offset), int(span.last_offset)) for span in one.acquired_records
                 ]
-        self.to_acknowledge = found
+        self.to_acknowledge = acquired
         return sum(last - first + 1 for spans in acknowledged.values() for first, last in spans)
 
     def _build_fetch(self, acknowledged: Mapping[int, Spans]) -> ShareFetchRequest:

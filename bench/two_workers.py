@@ -32,7 +32,7 @@ def measure_two_workers(side: RunBroker, selected: Sequence[str], load_size: Loa
 
 @contextmanager
 def _targets(side: RunBroker) -> Iterator[list[Target]]:
-    """What each load program sends to: a worker, or the one broker that there is."""
+    """What each load program sends to: a worker, or the only broker."""
     if side is run_ottla_broker:
         with run_workers(PROGRAMS) as command:
             yield targets_of(command)

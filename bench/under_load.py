@@ -36,14 +36,14 @@ def measure_shares(
         line = f"latency-under-load-{share}-"
         if is_any_selected(selected, line):
             rate = sustained * share / 100
-            took = measure_lag(bootstrap, rate, warm_s, seconds)
-            found |= {line + name: took[key] * 1000 for name, key in PERCENTILES.items()}
+            lag_s = measure_lag(bootstrap, rate, warm_s, seconds)
+            found |= {line + name: lag_s[key] * 1000 for name, key in PERCENTILES.items()}
     return found
 
 
 @cache
 def sustained_per_s(load_size: LoadSize) -> float:
-    """What one warm Apache Kafka broker sustains."""
+    """Records per second that one warm Apache Kafka broker sustains."""
     with run_apache_kafka(test_settings=False) as kafka:
         rd.create_topic(kafka.bootstrap, TOPIC, PARTITIONS)
         seconds = load_size.under_load_warm_s + load_size.under_load_s
@@ -51,25 +51,25 @@ def sustained_per_s(load_size: LoadSize) -> float:
 
 
 def find_sustained_rate(bootstrap: str, records: int, seconds: float) -> float:
-    """Records per second, due at fixed times, with which a cluster keeps up for as long as a line
-    lasts: until the last one is read, it delivers them at KEEPS_UP of their rate. Searched
-    downwards from the rate at which it delivers `records` that are all due at once, which come in
-    larger batches.
+    """The first of several rates, in records per second, with which a cluster keeps up for as long
+    as a line lasts: from the start until the last record is read, it delivers at least KEEPS_UP of
+    that rate. The first rate that is tried is that of `measure_flood`, whose batches are larger;
+    each further one is TRIAL_STEP of the one before.
     """
     rate = measure_flood(bootstrap, records)
     while rate > 1.0:
-        took = measure_lag(bootstrap, rate, 0, seconds)
-        if took["seconds"] * KEEPS_UP <= seconds:
+        result = measure_lag(bootstrap, rate, 0, seconds)
+        if result["seconds"] * KEEPS_UP <= seconds:
             break
         rate *= TRIAL_STEP
     return rate
 
 
 def measure_flood(bootstrap: str, records: int) -> float:
-    """Records per second: `records` that are all due at the start, until the last one is read."""
+    """Records per second until the last one is read, if all `records` are due at the start."""
     for _ in range(2):  # the first one warms up
-        took = measure_lag(bootstrap, records * 1e3, 0, 1e-3)
-    return took["read"] / took["seconds"]
+        result = measure_lag(bootstrap, records * 1e3, 0, 1e-3)
+    return result["read"] / result["seconds"]
 
 
 def measure_lag(bootstrap: str, per_s: float, warm_s: float, seconds: float) -> dict[str, float]:

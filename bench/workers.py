@@ -3,7 +3,7 @@
 Worker i and the load program that sends to it are pinned to core i, so both cases pay for their
 clients alike: the ratio shows what the second worker adds to the machine, and not what the load
 program takes from it. Connections have one record of 100 B in flight each, acks=all, to partitions
-that their worker leads. Cases take turns, so that other work on the machine meets both.
+that their worker leads. Cases take turns, so that other work on the machine affects both.
 """
 
 import argparse
@@ -60,8 +60,8 @@ class WorkersResult:
 
 @dataclass(frozen=True)
 class Target:
-    """What one load program sends to: a port, the process that serves it, and a topic. `core`: both
-    are pinned to it; None: they run where the kernel lets them.
+    """What one load program sends to: a port, the process that serves it, and a topic. `core`: the
+    core to which the load program and that process are pinned; None if they are not.
     """
 
     port: int
@@ -102,11 +102,11 @@ def _command(broker: BrokerProcess, workers: int) -> list[str]:
 def worker_pids(command: BrokerProcess) -> list[int]:
     """Process ids of the workers, in the order of their node.id."""
     children = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
-    found = {}
+    pids = {}
     for child in children:
         arguments = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-        found[next(int(it[8:]) for it in arguments if it.startswith("node.id="))] = int(child)
-    return [found[node_id] for node_id in sorted(found)]
+        pids[next(int(it[8:]) for it in arguments if it.startswith("node.id="))] = int(child)
+    return [pids[node_id] for node_id in sorted(pids)]
 
 
 def pin(pid: int, core: int) -> None:
@@ -130,7 +130,7 @@ def measure(workers: int, connections: int, warm_s: float, seconds: float) -> li
 
 
 def send_to(targets: Sequence[Target], connections: int, warm_s: float, seconds: float) -> list[ManyClientsResult]:
-    """Runs a load program for each target at the same time, with as many connections each."""
+    """Runs a load program for each target at the same time, each with `connections` connections."""
     program = programs.compile_program("many")
     running = []
     for target in targets:
@@ -156,9 +156,9 @@ def measure_line(connections: int, turns: int, warm_s: float, seconds: float) ->
     results: dict[int, list[ManyClientsResult]] = {1: [], 2: []}
     for _ in range(turns):
         for workers in (1, 2):
-            found = measure(workers, connections, warm_s, seconds)
-            rates[workers].append(sum(it.per_s for it in found))
-            results[workers] += found
+            of_turn = measure(workers, connections, warm_s, seconds)
+            rates[workers].append(sum(it.per_s for it in of_turn))
+            results[workers] += of_turn
     return WorkersResult(connections, rates[1], rates[2], results)
 
 

@@ -15,10 +15,10 @@ from bench import programs
 
 
 def measure_flood(bootstrap: str, topic: str, partitions: int, size: int, records: int) -> float:
-    """Acknowledged records per second."""
+    """Acknowledged records per second of a producer that sends as fast as it can."""
     words = ["flood", bootstrap, topic, str(partitions), str(size), str(records)]
-    message = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
-    return float(message["records"] / message["seconds"])
+    result = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
+    return float(result["records"] / result["seconds"])
 
 
 def measure_steady_latency(
@@ -31,8 +31,8 @@ def measure_steady_latency(
     latency.
     """
     words = ["steady", bootstrap, topic, str(partitions), str(size), str(per_s), str(seconds), "linger.ms=0"]
-    message: dict[str, float] = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
-    return message
+    result: dict[str, float] = json.loads(programs.run_program([programs.compile_program("acks"), *words]))
+    return result
 
 
 @dataclass
@@ -63,20 +63,20 @@ def record_ack_times(bootstrap: str, topic: str, per_s: int, *settings: str) -> 
     command = [programs.compile_program("acks"), "watch", bootstrap, topic, "1", "100", str(per_s), *settings]
     programs.command_log.append(shlex.join(command) + " &")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    seen = AckTimes()
+    ack_times = AckTimes()
 
     def follow() -> None:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("{"):
-                seen.failed = json.loads(line)["failed"]
+                ack_times.failed = json.loads(line)["failed"]
             else:
-                seen.times.append(float(line))
+                ack_times.times.append(float(line))
 
     reader = threading.Thread(target=follow, daemon=True)
     reader.start()
     try:
-        yield seen
+        yield ack_times
         if process.poll() is not None:
             raise RuntimeError(f"{shlex.join(command)} exited early with code {process.returncode}")
         process.send_signal(signal.SIGTERM)

@@ -19,8 +19,8 @@ LINES = (
     Line("silent-p95", "leader paused (SIGSTOP): time without acks, 95th percentile", "s", "lower", None, 4.0),
     Line("controller", "controller killed (SIGKILL): time until a topic is created, median", "s", "lower", 1 / 2),
     Line("planned", "leader restarted (SIGTERM): longest stall of a producer", "s", "lower", None, 0.25),
-    Line("10k-create", "10,000 partitions created until all have leaders", "s", "lower", 1.0),
+    Line("10k-create", "10,000 partitions: creation of their topics until all have leaders", "s", "lower", 1.0),
     Line("10k-restart", "10,000 partitions: restart of one broker until all are in sync", "s", "lower", None, 10.0),
-    Line("10k-kill", "10,000 partitions: one broker killed until all have leaders", "s", "lower", None, 5.0),
+    Line("10k-kill", "10,000 partitions: SIGKILL of one broker until all have leaders", "s", "lower", None, 5.0),
     Line("10k-cpu", "10,000 partitions: idle, share of a core of the busiest broker", "%", "lower", None, 5.0),
 )

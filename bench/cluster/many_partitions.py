@@ -52,7 +52,9 @@ def measure_many_partitions(
 
 
 def all_are_led(cluster: ProcessCluster, by: Sequence[int], count: int) -> bool:
-    """True if the first broker of `by` knows `count` partitions, all led by brokers of `by`."""
+    """True if the first broker of `by` knows `count` partitions of the topics `many-…`, all led by
+    brokers of `by`.
+    """
     try:
         view = cluster.partition_states(by[0])
     except (OSError, KafkaError):

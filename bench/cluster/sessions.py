@@ -35,7 +35,7 @@ RunCluster = Callable[..., AbstractContextManager[ProcessCluster]]
 
 
 def cluster_runner(kind: str) -> RunCluster:
-    """Runs three brokers with default settings. `kind`: ottla or kafka."""
+    """Function that runs three brokers with default settings. `kind`: ottla or kafka."""
     return partial(run_cluster, kind, 3, test_settings=False, jvm=KAFKA_HEAP)
 
 
@@ -62,12 +62,12 @@ def measure_load(run_cluster: RunCluster, selected: Sequence[str], load_size: Lo
                 command_log[-1] += f"\n      CPU of the brokers: {_cpu_s(cluster) - before:.2f} s"
         if any(name in STEADY_LATENCY for name in selected):
             create_topic(cluster, "steady", PARTITIONS)
-            ask = partial(acks.measure_steady_latency, cluster.bootstrap, "steady", PARTITIONS, KIB, STEADY_PER_S)
-            ask(load_size.warm_s)
+            measure = partial(acks.measure_steady_latency, cluster.bootstrap, "steady", PARTITIONS, KIB, STEADY_PER_S)
+            measure(load_size.warm_s)
             before = _cpu_s(cluster)
-            took = ask(load_size.steady_s)
+            latencies = measure(load_size.steady_s)
             command_log[-1] += f"\n      CPU of the brokers: {_cpu_s(cluster) - before:.2f} s"
-            found |= {name: took[key] * 1000 for name, key in STEADY_LATENCY.items()}
+            found |= {name: latencies[key] * 1000 for name, key in STEADY_LATENCY.items()}
         if "new-topic" in selected:
             found["new-topic"] = _measure_new_topics_s(cluster)
     return found
@@ -101,7 +101,7 @@ def measure_under_load(run_cluster: RunCluster, selected: Sequence[str], load_si
 
 @cache
 def _sustained_per_s(load_size: LoadSize) -> float:
-    """What three warm Apache Kafka brokers sustain."""
+    """Records per second that three warm Apache Kafka brokers sustain."""
     with cluster_runner("kafka")() as cluster:
         create_topic(cluster, under_load.TOPIC, under_load.PARTITIONS)
         seconds = load_size.under_load_warm_s + load_size.under_load_s
@@ -120,10 +120,10 @@ def measure_faults(run_cluster: RunCluster, selected: Sequence[str], load_size: 
             found |= {"killed-p50": statistics.median(took), "killed-p95": percentile(took, 95)}
             _log_values(took)
         if "silent-p95" in selected:
-            times = _log_repetitions(load_size.pauses, "SIGSTOP of the leader")
+            repetitions = _log_repetitions(load_size.pauses, "SIGSTOP of the leader")
             took = [
                 longest_ack_gap_s(cluster, BrokerProcess.pause, BrokerProcess.resume, *SHORT_CLIENT_TIMEOUTS)
-                for _ in times
+                for _ in repetitions
             ]
             found["silent-p95"] = percentile(took, 95)
             _log_values(took)
@@ -135,8 +135,8 @@ def measure_faults(run_cluster: RunCluster, selected: Sequence[str], load_size: 
             found["planned"] = max(took)
             _log_values(took)
         if "controller" in selected:
-            times = _log_repetitions(load_size.controller_kills, "SIGKILL of the controller")
-            took = [topic_creation_after_controller_loss_s(cluster, number) for number in times]
+            repetitions = _log_repetitions(load_size.controller_kills, "SIGKILL of the controller")
+            took = [topic_creation_after_controller_loss_s(cluster, number) for number in repetitions]
             found["controller"] = statistics.median(took)
             _log_values(took)
     return found

@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 KIB = 1024
 COPIED_WITHIN_S = 600.0
-LEVEL_LAG_S = 0.5  # the copy has caught up when it is behind by less than this
+LEVEL_LAG_S = 0.5  # the copy has caught up when it is behind by at most the records of this time
 MANY_TOPICS = 10
 
 RunCopier = Callable[[], AbstractContextManager[Copier]]
@@ -60,25 +60,25 @@ def measure_copying(run_copier: RunCopier, selected: Sequence[str], load_size: L
         acks.measure_flood(source, "bench-flood", PARTITIONS, KIB, load_size.copied)
         copier.start()
         _wait_until_copied(copier, "bench-flood", load_size.copied // 4)  # warms up
-        already, began, before = _copied_records(copier, "bench-flood"), time.monotonic(), copier.cpu_s()
+        warm_records, began, cpu_before_s = _copied_records(copier, "bench-flood"), time.monotonic(), copier.cpu_s()
         _wait_until_copied(copier, "bench-flood", load_size.copied)
-        megabytes = (load_size.copied - already) * KIB / 1e6
+        megabytes = (load_size.copied - warm_records) * KIB / 1e6
         found["copy-rate"] = megabytes / (time.monotonic() - began)
-        found["copy-cpu"] = megabytes / (copier.cpu_s() - before)
+        found["copy-cpu"] = megabytes / (copier.cpu_s() - cpu_before_s)
         if "catch-up" in selected:
             found["catch-up"] = _catch_up_s(copier, load_size)
         if any(name.startswith("lag") for name in selected):
             rd.create_topic(source, "bench-lag", PARTITIONS)
             _wait_until_copied(copier, "bench-lag", 0)
-            took = _measure_lag_s(copier, load_size)
-            found |= {"lag-p50": took["p50"] * 1000, "lag-p99": took["p99"] * 1000}
+            lag_s = _measure_lag_s(copier, load_size)
+            found |= {"lag-p50": lag_s["p50"] * 1000, "lag-p99": lag_s["p99"] * 1000}
         found["memory"] = copier.added_memory_kib() / 1024
     return found
 
 
 def _catch_up_s(copier: Copier, load_size: LoadSize) -> float:
-    """Seconds from the first record copied again until less than half a second's records are
-    missing.
+    """Seconds from the first record that is copied after a pause until the copy lacks at most the
+    records of LEVEL_LAG_S.
     """
     source = copier.source.bootstrap
     copier.stop()

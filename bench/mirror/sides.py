@@ -2,8 +2,8 @@
 
 Both copy from one Apache Kafka broker with default settings to one broker of their own with default
 settings. MirrorMaker runs as `connect-mirror-maker.sh` starts it, with that script's heap (256 MiB
-to 2 GiB) and one task per partition. Ottla's mirror has its defaults, except that both find new
-topics every two seconds.
+to 2 GiB) and one task per partition. Ottla's mirror has its defaults. Both look for new topics
+every two seconds.
 """
 
 import asyncio

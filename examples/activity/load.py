@@ -47,7 +47,7 @@ class Line(msgspec.Struct):
 
 
 def page_views(visits: int = VISITS, seed: int = 1) -> list[View]:
-    """The views of so many visits, in the order of time."""
+    """The views of `visits` visits, in the order of time."""
     generator = random.Random(seed)
     weights = [1 / rank for rank in range(1, len(PAGES) + 1)]
     found = []

@@ -1,6 +1,7 @@
 """A PostgreSQL server for the example, from Debian's package `postgresql`, with logical decoding.
 
-Its only user has no password: it listens on 127.0.0.1, and holds what the example generates.
+Its only user has no password: the server listens on 127.0.0.1, and holds what the example
+generates.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Runs PostgreSQL and a worker of Kafka Connect that writes its changes to the cluster, and changes
 rows of the table `orders` if it is new.
 
-`ottla up examples/cdc` runs it until it stops; `python examples/cdc/load.py` runs it beside another
-cluster at OTTLA_BOOTSTRAP. The first run fetches the jars with Maven. Data, jars and logs are in
-`.ottla/cdc`. Ctrl-C and SIGTERM stop both; the next run continues where they were. Records are
-written by the connector, so it prints none, and messages to standard error.
+`ottla up examples/cdc` runs this program as long as the cluster; `python examples/cdc/load.py` runs
+it beside another cluster at OTTLA_BOOTSTRAP. The first run fetches the jars with Maven. Data, jars
+and logs are in `.ottla/cdc`. Ctrl-C and SIGTERM stop PostgreSQL and the worker; the next run
+continues where they were. The connector writes the records, so this program prints none; its
+messages go to standard error.
 """
 
 from __future__ import annotations

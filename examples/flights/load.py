@@ -183,8 +183,8 @@ class Clock:
 def flights(data: Path) -> Iterator[Event]:
     """Departures and arrivals in the order of their actual times.
 
-    The days are read one by one. A heap holds the events that are later than the day that was read
-    last: an event of a later day is at most _MAX_EARLY_MINUTES before the beginning of that day.
+    The days are read one by one. An event waits in a heap until a day is read that begins more than
+    _MAX_EARLY_MINUTES after it, because events of that day or later ones can be as early as that.
     """
     clock = Clock()
     offsets = _offsets(data)
@@ -203,8 +203,8 @@ def flights(data: Path) -> Iterator[Event]:
 
 
 def _days(data: Path) -> Iterator[list[Flight]]:
-    """Flights of each scheduled day, as early as the file allows: its months are in the order 1,
-    10, 11, 12, 2.
+    """Flights of each scheduled day, in order, as soon as they are read: the months in the file are
+    in the order 1, 10, 11, 12, 2, 3, …
     """
     read: dict[tuple[int, int], list[Flight]] = {}
     due = BEGIN

@@ -22,7 +22,7 @@ NEW_YORK: Final = ZoneInfo("America/New_York")
 
 
 class Delays(msgspec.Struct):
-    """A record of `hourly-delays`. `hour`: begin of the hour in which the departures were
+    """A record of `hourly-delays`. `hour`: start of the hour for which the departures were
     scheduled. `mean_delay`: in minutes.
     """
 

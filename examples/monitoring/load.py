@@ -1,7 +1,8 @@
 """Writes metrics and log lines of the cluster's brokers to its topics `metrics` and `logs`.
 
-`ottla up examples/monitoring` runs it until it stops; `python examples/monitoring/load.py [FOLDER]`
-runs it beside another cluster at OTTLA_BOOTSTRAP. It writes the records itself and prints none.
+`ottla up examples/monitoring` runs this program as long as the cluster; `python
+examples/monitoring/load.py [FOLDER]` runs it beside another cluster at OTTLA_BOOTSTRAP. It writes
+the records itself and prints none.
 
 The metrics are read from `/metrics` of each broker every five seconds, without the buckets of
 histograms. The log lines are read from the files of `ottla up` in FOLDER, `.ottla/monitored` by

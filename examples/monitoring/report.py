@@ -16,7 +16,7 @@ from duckdb import DuckDBPyConnection
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
-# A counter begins at 0 again when its broker restarts: it has not grown then.
+# A counter begins at 0 again when its broker restarts. The negative difference then counts as 0.
 REPORT: Final = """
 WITH growth AS (
     SELECT "at", name, greatest(value - lag(value) OVER (PARTITION BY broker, name, labels ORDER BY "at"), 0) AS n

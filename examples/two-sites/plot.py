@@ -18,7 +18,7 @@ from examples.flights.plot import AIRPORTS, NEW_YORK
 
 
 class Departures(msgspec.Struct):
-    """A record of `hourly-departures`. `hour`: begin of the hour for which they were scheduled."""
+    """A record of `hourly-departures`. `hour`: start of the hour for which they were scheduled."""
 
     hour: datetime
     airport: str

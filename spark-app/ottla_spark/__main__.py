@@ -2,8 +2,9 @@
 operator.
 
 Exit codes: 0 success; 1 the pipeline failed, or a test case did; 2 the command line or the file is
-invalid, or `validate` found an error; 3 Java or PySpark is missing. `jars` has only 0 and 2. With
-`run` and `test`, errors that only SQL or an option's value has are failures of the pipeline: 1.
+invalid, or `validate` found an error; 3 Java, PySpark or OpenTelemetry's SDK is missing. `jars` has
+only 0 and 2. `run` and `test` exit with 1, not 2, for errors in SQL and for invalid values of
+options.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--log", type=Path, metavar="FILE", help="Spark's log (default: beside the progress file)")
     run.add_argument("--master", help="Spark master URL (default: this machine)")
     run.add_argument(
-        "--login", type=Path, metavar="FOLDER", help="files named as client properties, and ca.crt: a user's Secret"
+        "--login", type=Path, metavar="FOLDER", help="a user's Secret as files: client properties and certificates"
     )
     run.add_argument(
         "--secrets", type=Path, metavar="FOLDER", help="a folder for each Secret of the sinks, with a file for each key"
@@ -229,7 +230,7 @@ def _report(message: str) -> None:
 
 @contextmanager
 def _redirect_stderr(log: Path | None) -> Iterator[None]:
-    """Redirects standard error, which the JVM writes to, to a log; without one, the output is
+    """Redirects standard error, which the JVM writes to, to a log; if `log` is None, the output is
     dropped. `_report` still writes to the original.
     """
     global _stderr

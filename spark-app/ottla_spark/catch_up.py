@@ -1,9 +1,9 @@
 """Progress of a pipeline until it has processed the records that existed when it started: a bar
 with an estimate on a terminal, lines elsewhere.
 
-The estimate is the number of records that are left, by how fast that number has fallen since the
-start; so records that are written in the meantime count. A pipeline has caught up when no more
-records are left than its last batch had.
+The estimate is the number of records that are left, divided by the rate at which that number has
+fallen since the start. So records that are written in the meantime count. A pipeline has caught up
+when no more records are left than its last batch had.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _CLEAR_LINE: Final = "\r\x1b[K"
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """Progress of a catch-up. total: records that were left at the start. left: records that are
-    left after the last batch. elapsed_s: time since the start. has_caught_up: the catch-up is
-    complete, and needs no estimate.
+    """Progress of a catch-up. total: records that were left at the start, or more if more were left
+    later. left: records that are left after the last batch. elapsed_s: time since the start.
+    has_caught_up: the catch-up is complete, and needs no estimate.
     """
 
     total: int
@@ -37,14 +37,12 @@ class CatchUp:
 
     @property
     def rate(self) -> float:
-        """Records per second by which those that are left become fewer."""
+        """Records per second by which `left` has fallen since the start, on average."""
         return (self.total - self.left) / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate of the time until the pipeline has caught up. None if the records that are left
-        become no fewer.
-        """
+        """Estimate of the time until the pipeline has caught up. None if `left` has not fallen."""
         return self.left / self.rate if self.rate > 0 else None
 
     def after_batch(self, rows: int, left: int, elapsed_s: float) -> CatchUp:

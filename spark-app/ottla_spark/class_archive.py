@@ -1,10 +1,11 @@
-"""An archive of Spark's classes, which a JVM maps into memory instead of loading them from jars.
+"""An archive of Spark's classes, which a JVM maps into memory instead of loading them from jars
+(class data sharing, JEP 310).
 
-A third of the processor time until a pipeline's first row is that of loading and verifying classes
-(class data sharing, JEP 310). The JVM of the first run lists the classes that it loads. When it has
-processed its first rows, a process of the lowest priority writes the archive. A run that stops
-earlier ends that process, and the next run tries again. An archive that does not fit the JVM's
-version or its jars is ignored by the JVM.
+Without it, loading and verifying classes takes a third of the processor time until a pipeline's
+first row. The JVM of the first run lists the classes that it loads. When it has processed its first
+rows, a process of the lowest priority writes the archive. A run that stops earlier ends that
+process, and the next run tries again. The JVM ignores an archive that does not fit its version or
+its jars.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def _describe(jars: Sequence[Path]) -> Iterator[str]:
 
 
 def is_writable(folder: Path) -> bool:
-    """Creates the folder if it is missing. False for the folder of an image, for example, or
-    without a home folder.
+    """Creates the folder if it is missing. False for a read-only folder of an image, for example,
+    or if there is no home folder.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

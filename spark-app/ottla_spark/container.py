@@ -2,8 +2,8 @@
 ottla_spark`.
 
 Spark on Kubernetes starts its pods with the first two and configures executors by environment
-variables (https://spark.apache.org/docs/4.0.0/running-on-kubernetes.html). The process is replaced
-by the JVM, so that signals reach it.
+variables (https://spark.apache.org/docs/4.0.0/running-on-kubernetes.html). The command that runs
+replaces this process, so that signals reach it.
 """
 
 from __future__ import annotations

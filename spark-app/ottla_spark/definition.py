@@ -98,7 +98,7 @@ def find_unsupported(spec: PipelineSpec) -> Iterator[str]:
     for index, sink in enumerate(spec.sinks):
         where = f"spec.sinks[{index}]"
         if sink.source in spec.tables:
-            yield f"{where}.from: {sink.source!r} is a table; only streams can be written"
+            yield f"{where}.from: {sink.source!r} is a table; only streams and steps can be written"
         if sink.parquet is not None and sink.output_mode == "update":
             yield f"{where}.outputMode: parquet does not support update; use append or complete"
         if sink.query_name in query_names:

@@ -17,7 +17,9 @@ class BrokersUnavailable(PipelineError):
 
 
 class MissingDependency(PipelineError):
-    """Java, PySpark or a part of them is not installed; retrying does not help."""
+    """Java, PySpark or another package that the pipeline needs is not installed; retrying does not
+    help.
+    """
 
 
 _MARKED_MESSAGE: Final = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*\[OTTLA\](?P<message>.*?)\[/OTTLA\]", re.DOTALL)
@@ -80,8 +82,8 @@ def mark_message(message: str) -> str:
 
 
 def describe_error(error: BaseException | str) -> str:
-    """One sentence without a stack trace: a marked message, a known meaning, or the innermost
-    cause.
+    """One sentence without a stack trace: a marked message, a known meaning, the error of the
+    pipeline's Python code, or the innermost cause.
     """
     if isinstance(error, PipelineError):
         return str(error)

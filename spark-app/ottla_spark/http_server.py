@@ -19,8 +19,8 @@ READY_STATES: Final = ("running", "stopping", "finished")
 
 @contextmanager
 def serve_progress(address: tuple[str, int] | None, snapshot: ProgressSnapshot) -> Iterator[int]:
-    """Serves on a thread until the block ends. Yields the port; without an address nothing is
-    served and it is 0.
+    """Serves on a thread until the block ends. Yields the port. If `address` is None, nothing is
+    served and the port is 0.
     """
     if address is None:
         yield 0

@@ -21,12 +21,12 @@ from ottla_spark.sink_conf import with_sink_conf
 from ottla_spark.spark_conf import local_checkpoint_conf, spark_conf
 
 _CATALOG_DRIVERS: Final = {"jdbc:sqlite:": "sqlite", "jdbc:postgresql:": "jdbc"}
-"""URI of an Iceberg catalog begins with → key of `jars.EXTRA_JARS` with its driver."""
+"""Beginning of an Iceberg catalog's URI → key of `jars.EXTRA_JARS` with its driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkLaunch:
-    """What a Spark session needs that is being started. conf: Spark's configuration. scratch:
+    """What a Spark session that is being started needs. conf: Spark's configuration. scratch:
     folder for files of this run. archive: of the JVM's classes; None on a cluster. jvm: None if
     this process already had one.
     """

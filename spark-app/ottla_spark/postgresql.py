@@ -158,8 +158,8 @@ def insert_rows_sql(
     """Copies the rows from staging, except those that are `deleted`. With a key, rows of the same
     key are replaced.
     """
-    kept = f" WHERE NOT {quote(deleted)}" if deleted else ""
-    statement = f"INSERT INTO {table.quoted} ({_list(columns)}) SELECT {_list(columns)} FROM {staging.quoted}{kept}"
+    where = f" WHERE NOT {quote(deleted)}" if deleted else ""
+    statement = f"INSERT INTO {table.quoted} ({_list(columns)}) SELECT {_list(columns)} FROM {staging.quoted}{where}"
     if not key:
         return statement
     changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in columns if name not in key)

@@ -206,7 +206,7 @@ class QueryOffsets:
 
     @property
     def committable(self) -> dict[TopicPartition, int]:
-        """`processed`, without partitions that a query reads and has processed nothing of yet."""
+        """`processed`, except partitions of which a query that reads them has processed nothing."""
         return {
             partition: end
             for partition, end in self.processed.items()
@@ -248,8 +248,8 @@ class ProgressLog:
     """Appends progress to a file of JSON lines, if there is one, and aggregates it in a snapshot.
     `display` shows it to a person, `report` draws it.
 
-    Another process tails the file, so each line is written at once. A file above 8 MiB is renamed
-    to `.1`.
+    Another process tails the file, so each line is written at once. If the file is above 8 MiB,
+    `.1` is added to its name, and a new one begins.
     """
 
     def __init__(

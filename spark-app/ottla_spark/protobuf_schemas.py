@@ -1,5 +1,6 @@
 """Messages of Protobuf schemas: descriptors from a set of files, and the message indexes of framed
-records. Each index is the number of a message in its file, then of a message nested in it.
+records. The first index is the number of a message in its file, each further one that of a message
+nested in the one before.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def parse_file_descriptor(text: str) -> FileDescriptor:
 
 
 def _add_well_known(pool: Any, name: str) -> None:
-    """Files that the Protobuf library itself has, google/protobuf/timestamp.proto for example."""
+    """Adds a file that the Protobuf library itself has, google/protobuf/timestamp.proto for
+    example, and the files that it imports. Other names are ignored.
+    """
     try:
         pool.FindFileByName(name)
         return
@@ -95,7 +98,7 @@ def message_indexes(message: Descriptor) -> list[int]:
 def read_message_indexes(value: bytes | bytearray, at: int) -> tuple[tuple[int, ...], int]:
     """The message indexes that begin at a position of a framed record, and the position after them.
     A record has the number of indexes, then the indexes, as zigzag varints; 0 alone stands for [0].
-    Raises IndexError if the record ends before.
+    Raises IndexError if the record ends within them.
     """
     count, at = _read_varint(value, at)
     if count == 0:

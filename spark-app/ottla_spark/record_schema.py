@@ -24,7 +24,7 @@ class UnusableSchema(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """`text`: JSON of Avro and JSON Schema; of Protobuf a FileDescriptorSet in base64, whose last
+    """`text`: JSON for Avro and JSON Schema; for Protobuf a FileDescriptorSet in base64, whose last
     file is the schema's. `message`: name of a Protobuf message, empty for the first.
     `references`: names and texts of the JSON Schemas that this one refers to.
     """

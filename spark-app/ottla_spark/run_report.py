@@ -1,7 +1,7 @@
 """A report of a run as one HTML file: rates, lag, and rejected rows by rule, as plots over time.
 
-The file needs no other one and no network. It is replaced while the pipeline runs, so that a
-browser can be reloaded, and a last time at the end.
+The file needs no other one and no network. While the pipeline runs, it is replaced every few
+seconds, for a browser to load it again, and a last time at the end.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RunReport:
 
 
 def render_report(report: RunReport) -> str:
-    """The HTML document, of at least one line."""
+    """The HTML document. The report has at least one line."""
     lines = report.lines
     title = f"Pipeline {lines[0]['pipeline']}"
     return "\n".join(

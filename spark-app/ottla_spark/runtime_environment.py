@@ -22,11 +22,11 @@ class RuntimeEnvironment:
     bootstrap: the value of bootstrap.servers. checkpoint: the checkpoint's location, a path or a
     URL. progress: file that progress is appended to, as JSON lines. log: file of Spark's log.
     master: Spark's master; None runs on this machine. kafka: other client properties. conf: Spark
-    configuration that overrides the pipeline's. registry: URL of the schema registry, empty without
-    one. secrets: a folder that has one folder for each Secret, named like it. snapshot: receives
-    the pipeline's progress. display: shows a person the progress until the pipeline has caught up.
-    report: draws the progress as an HTML file. start_file: the pipeline begins when this file
-    exists; None begins at once.
+    configuration that overrides the pipeline's. registry: URL of the schema registry, empty if
+    there is none. secrets: a folder that has one folder for each Secret, named like it. snapshot:
+    receives the pipeline's progress. display: shows a person the progress until the pipeline has
+    caught up. report: draws the progress as an HTML file. start_file: the pipeline begins when this
+    file exists; None begins at once.
     """
 
     bootstrap: str

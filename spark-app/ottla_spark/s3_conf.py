@@ -67,7 +67,7 @@ def s3_conf(spec: PipelineSpec, checkpoint: str, secrets: Path | None) -> dict[s
 
 def iceberg_s3_properties(store: ObjectStore | None, secrets: Path | None) -> dict[str, str]:
     """Properties of Iceberg's REST catalogs: Iceberg's own S3 client reads and writes the files of
-    their tables. Empty without a store. Raises PipelineError if the Secret cannot be read.
+    their tables. Empty if `store` is None. Raises PipelineError if the Secret cannot be read.
     """
     if store is None:
         return {}

@@ -1,7 +1,7 @@
 """Spark's configuration: the runner's defaults, and the pipeline's own properties over them.
 
 The checkpoint fixes the state store and spark.sql.shuffle.partitions at batch 0, so both are always
-set.
+set: the state store here, the number of partitions when the checkpoint is known (`query_runner`).
 """
 
 from __future__ import annotations

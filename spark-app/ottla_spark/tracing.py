@@ -1,11 +1,11 @@
 """OpenTelemetry traces of a pipeline, where OpenTelemetry's environment variables ask for them.
 
 - A batch is a span, created when the batch has completed and Spark reports it. It has links to the
-  records that are traced.
+  producers' spans of at most 16 traced records of the batch (MAX_TRACED).
+- Each of these records also has a span `process <query>` in its own trace, as long as the batch.
+  Its parent is the producer's span, which the header `traceparent` names.
 - A batch that fails is a span with the class of its error. Messages of errors are left out, because
   they may have values of records.
-- Each traced record also has a span `process` in its own trace, as long as the batch. Its parent is
-  the producer's span, which the header `traceparent` names.
 
 Nothing is imported from OpenTelemetry unless an endpoint is set.
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
@@ -26,7 +26,7 @@ PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PR
 PROTOCOL: Final = "http/protobuf"
 SCOPE: Final = "ottla_spark"
 MAX_PARTITIONS: Final = 100
-"""Partitions whose offsets a span has."""
+"""Largest number of partitions whose offsets a span has."""
 
 
 def is_tracing(environ: Mapping[str, str]) -> bool:
@@ -133,8 +133,8 @@ class PipelineTracer:
         span.end(now_ns)
 
     def _common_attributes(self, topic: str | None) -> dict[str, str | int]:
-        found: dict[str, str | int] = {"messaging.system": "kafka", "ottla.pipeline": self._pipeline}
-        return found if topic is None else found | {"messaging.destination.name": topic}
+        attributes: dict[str, str | int] = {"messaging.system": "kafka", "ottla.pipeline": self._pipeline}
+        return attributes if topic is None else attributes | {"messaging.destination.name": topic}
 
     def close(self) -> None:
         """Sends what has not been sent."""

@@ -135,7 +135,7 @@ def test_records_of_mixed_schemas_are_read_by_their_own_and_written_for_other_cl
         "the value does not begin with the id of a schema",
         "the schema registry has no schema 65535",
         f"the value is not a message shop.Order of schema {old_id}: Error parsing message",
-        f"the value is not a message shop.Order of schema {old_id}: without the required id",
+        f"the value is not a message shop.Order of schema {old_id}: it lacks the required id",
         "the value is a message shop.Other; the reader's schema is shop.Order",
     ):
         assert sentence in reasons

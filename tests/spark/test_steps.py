@@ -155,10 +155,16 @@ def test_cases_run_union_and_state_and_validation_names_what_is_invalid(tmp_path
         ({}, "spec.transforms[0] (both): union: b has no column city, which a has"),
         ({"from": "b"}, "transformWithState.key: b has no column city; it has id, at"),
         ({"from": "b", "key": ["id"]}, "transformWithState.timers: eventTime needs rows with a watermark, and b has"),
-        ({"from": "a", "processor": "steps.py:send"}, "steps.py:send is no class derived from pyspark.sql.streaming"),
+        (
+            {"from": "a", "processor": "steps.py:send"},
+            "steps.py:send is not a class derived from pyspark.sql.streaming",
+        ),
         ({"from": "a", "processor": "steps.py:Gone"}, "has no function or class Gone"),
         ({"from": "a", "columns": "city STRINK"}, "(visits): transformWithState.columns: "),
-        ({"from": "a", "eventTime": "city"}, "eventTime: 'city' is no TIMESTAMP of columns; there is none"),
+        (
+            {"from": "a", "eventTime": "city"},
+            "eventTime: 'city' is not a TIMESTAMP column of transformWithState.columns; those are: none",
+        ),
     ]
     with local_session(parse_spec(spec, tmp_path)) as spark:
         for change, message in invalid:

@@ -44,7 +44,7 @@ def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> 
         raise UnusableSchema(f"the schema {schema_id} is not an Avro schema: {error}") from error
 
     if contains_itself(written):
-        # fastavro ends the process at values that are nested deeply.
+        # A value that is nested deeply would crash the process, in fastavro.
         raise UnusableSchema(f"the Avro schema {schema_id} contains itself, which this reader does not support")
 
     def decode(value: bytes | bytearray) -> Any:
@@ -64,8 +64,9 @@ def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> 
 
 
 def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> Callable[[Any], bytes]:
-    """Encoder of rows with these columns, as records with the id `schema_id`. It raises ValueError.
-    Raises UnusableSchema if a column has no field, or only one of row and schema has columns.
+    """Function that encodes a row as a record with the id `schema_id`, and raises ValueError.
+    `columns`: type of the rows. Raises PipelineError, and UnusableSchema if a column has no field,
+    or only one of row and schema has columns.
     """
     wanted = to_spark_type(schema.text)
     if isinstance(columns, T.StructType) and isinstance(wanted, T.StructType):
@@ -88,7 +89,7 @@ def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> C
 
 
 def _plain(value: Any) -> Any:
-    """Rows as dicts, and timestamps, which Spark passes in local time, in UTC."""
+    """Converts rows to dicts, and timestamps to UTC: Spark passes them in local time."""
     match value:
         case T.Row():
             return {name: _plain(item) for name, item in zip(value.__fields__, value, strict=True)}

@@ -50,7 +50,9 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def to_spark_type(text: str) -> T.DataType:
-    """Type of the schema's values: of a record, a struct of its columns. Raises PipelineError."""
+    """Spark type of the schema's values; a record becomes a struct with a column for each field.
+    Raises PipelineError.
+    """
     try:
         schema: Any = fastavro.parse_schema(json.loads(text))
     except (ValueError, SchemaParseException, UnknownType) as error:
@@ -72,13 +74,14 @@ def _to_spark(schema: Any, named: dict[str, Any], where: str) -> T.DataType:
         return _to_spark(kind, named, where)
     if "name" in schema:
         named[schema["name"]] = None
-    found = _complex(schema, kind, named, where)
+    found = _object_to_spark(schema, kind, named, where)
     if "name" in schema:
         named[schema["name"]] = found
     return found
 
 
-def _complex(schema: dict[str, Any], kind: str, named: dict[str, Any], where: str) -> T.DataType:
+def _object_to_spark(schema: dict[str, Any], kind: str, named: dict[str, Any], where: str) -> T.DataType:
+    """Type of a schema that is a JSON object with the type `kind`."""
     match kind:
         case "record" | "error":
             return T.StructType(
@@ -100,8 +103,9 @@ def _complex(schema: dict[str, Any], kind: str, named: dict[str, Any], where: st
 
 
 def contains_itself(schema: Any, enclosing: tuple[str, ...] = ()) -> bool:
-    """True if values of a parsed schema can be nested without limit. A name is defined before it is
-    used, so such a schema uses one inside of its definition.
+    """True if a type of a parsed schema contains itself, so that its values can be nested without
+    limit. Avro defines a name before it is used, so a recursive schema uses a type's name inside
+    the definition of that type.
     """
     match schema:
         case str():
@@ -124,7 +128,7 @@ def _without_null(union: list[Any], where: str) -> Any:
     if len(others) > 1:
         raise PipelineError(
             f"{where}: the union of {', '.join(map(_name_of, others))} has no type in Spark; "
-            "only unions of null and one type have"
+            "only a union of null and one other type has"
         )
     return others[0] if others else "null"
 
@@ -140,7 +144,10 @@ def to_avro_schema(columns: T.StructType, name: str) -> dict[str, Any]:
     fields = []
     for field in columns:
         if not _NAME.fullmatch(field.name):
-            raise PipelineError(f"the column {field.name!r} is no Avro name: those have only letters, digits and _")
+            raise PipelineError(
+                f"the column {field.name!r} is not an Avro name: those have only ASCII letters, digits and _, "
+                "and do not begin with a digit"
+            )
         type_ = _to_avro(field.dataType, f"{name}_{field.name}", field.name)
         fields.append({"name": field.name, "type": ["null", type_], "default": None})
     return {"type": "record", "name": name, "fields": fields}

@@ -1,4 +1,5 @@
-"""`validate` and `test`: a pipeline's views on rows from files, without brokers.
+"""The commands `validate`, which plans a pipeline's views, and `test`, which computes them from
+files. Neither needs brokers.
 
 A test case is a folder beside the pipeline's file: for `delays.yaml`, each folder in
 `delays.test/`.
@@ -6,15 +7,15 @@ A test case is a folder beside the pipeline's file: for `delays.yaml`, each fold
     delays.test/late-rows/
         given/flights.jsonl         records of the source `flights`, one for each line
         given/airlines.jsonl
-        expect/delays.jsonl         rows of the sink `delays`, in any order
+        expect/delays.jsonl         rows of the sink or view `delays`, in any order
         expect/dead-letters.jsonl   optional: {"reason": …} and other columns to compare
 
 A line of `given` is the record's value, or `{"key": …, "value": …}`; tables need keys. Values and
 keys of sources in the registry's framing are given as JSON too, and encoded by the reader's schema.
-A line that is not JSON is a record that is not JSON. A line of `expect` has the columns to compare.
-Rows of a sink that registers their schema are encoded and decoded by it first. Those of a table
-with `outputMode: update` are the last of each key. All records are in one batch, so aggregates are
-over all rows, and late rows are not tested.
+A line that is not JSON is the record's value as it is. A line of `expect` has the columns to
+compare. Rows of a sink that registers their schema are encoded and decoded with it first. Those of
+a table with `outputMode: update` are the last of each key. All records are in one batch, so
+aggregates are over all rows, and late rows are not tested.
 """
 
 from __future__ import annotations
@@ -137,8 +138,8 @@ def local_session(pipeline: PipelineDefinition) -> Iterator[SparkSession]:
 def compute_views(
     spark: SparkSession, pipeline: PipelineDefinition, given: Mapping[str, Sequence[RawRow]]
 ) -> tuple[dict[str, DataFrame], DataFrame | None]:
-    """The pipeline's views on raw rows of its sources, and the dead letters; None if no view can
-    have any.
+    """The pipeline's views, computed from raw rows of its sources, and the dead letters: None if no
+    view can have any.
     """
     raw = {name: spark.createDataFrame(list(given.get(name, ())), source.RAW_SCHEMA) for name in pipeline.spec.sources}
     raw |= {name: source.table_rows(raw[name]) for name in pipeline.spec.tables}
@@ -258,8 +259,9 @@ def parse_expected(file: Path) -> list[CaseRow]:
 
 
 def compare_rows(expected: Sequence[CaseRow], actual: Sequence[CaseRow]) -> list[str]:
-    """A line for each row that is missing or unexpected, in any order. Only columns that some
-    expected row has are compared.
+    """A line for each row that is missing or unexpected; after ten, one with the number of the
+    others. The order of rows does not count, and only columns that some expected row has are
+    compared.
     """
     columns = sorted({name for row in expected for name in row})
     narrowed = [{name: row.get(name) for name in columns} for row in actual] if columns else list(actual)

@@ -117,10 +117,11 @@ def check_topic_ids(stored: Mapping[str, str], current: Mapping[str, str]) -> No
 
 
 def parse_offset_log(text: str) -> dict[TopicPartition, int]:
-    """End offsets of a batch from Spark's offset log.
+    """End offsets of a batch from Spark's offset log, the smallest of a partition that several
+    sources read.
 
-    Its lines are a version, the batch's metadata, and the offsets of each source: `-` if it has
-    none yet.
+    The log's lines are a version, the batch's metadata, and the offsets of each source: `-` if the
+    source has none yet.
     """
     ends: dict[TopicPartition, int] = {}
     for line in text.splitlines()[2:]:
@@ -165,7 +166,7 @@ class Checkpoint:
         return str(json.loads(text)["id"])
 
     def _batch_numbers(self, folder: str) -> list[int]:
-        """Names of the files in a folder that are batch numbers."""
+        """The batch numbers among the names of a folder's files. Empty if there is no folder."""
         path = self._new_path(f"{self.location}/{folder}")
         if not self._file_system.exists(path):
             return []
@@ -197,7 +198,7 @@ class Checkpoint:
 
     def write_text(self, name: str, text: str) -> None:
         """Replaces a file as a whole: writes a temporary file and renames it. An object store needs
-        none, because it shows an object only once it is complete.
+        no temporary file, because it shows an object only once it is complete.
         """
         path = self._new_path(f"{self.location}/{name}")
         if is_s3(self.location):

@@ -30,7 +30,7 @@ from ottla_spark.streaming.encode import output_columns
 
 _MIN_PAUSE_S: Final = 60.0
 _PAUSE_FACTOR: Final = 10
-"""The pause until the next comparison is at least so many times as long as the last one took."""
+"""The pause until the next comparison is at least this many times the duration of the last one."""
 _BATCH_FOLDER: Final = "batch"
 _TEXT_MAP: Final = "map<string,string>"
 
@@ -86,11 +86,11 @@ class SinkComparer:
 
     def _run(self) -> None:
         began_s = time.monotonic()
-        found = [compare_sink(self._spark, it, self._folder, self._kafka) for it in self._sinks]
+        comparisons = [compare_sink(self._spark, it, self._folder, self._kafka) for it in self._sinks]
         took_s = time.monotonic() - began_s
         self._due_s = time.monotonic() + max(_MIN_PAUSE_S, _PAUSE_FACTOR * took_s)
-        self._is_equal = all(it.is_equal for it in found)
-        self._report(found)
+        self._is_equal = all(it.is_equal for it in comparisons)
+        self._report(comparisons)
 
 
 def compare_sink(spark: SparkSession, sink: Sink, folder: Path, kafka: ClientProperties) -> Comparison:
@@ -126,7 +126,9 @@ def _read_rows(spark: SparkSession, sink: Sink, name: str, folder: Path, kafka: 
 
 
 def _comparable(sink: Sink, old: DataFrame, new: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Both sides as rows of `key` and `value`, which are equal where the sides' rows are."""
+    """Both sides as rows of `key` and `value`, made of the columns or fields that both sides have.
+    Raises PipelineError if the other version lacks a column of the key.
+    """
     if sink.topic is not None:
         fields = F.from_json(F.col("_value").cast("string"), _TEXT_MAP)
         shared = sorted(_field_names(old, fields) & _field_names(new, fields))

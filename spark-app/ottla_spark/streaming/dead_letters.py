@@ -2,9 +2,9 @@
 reason.
 
 A dead letter is a record in the pipeline's dead-letter topic. A record that did not decode keeps
-its key and value; a row is written as JSON. Headers are `ottla.pipeline`, `ottla.reason` and, where
-the row still has the columns (aggregates do not), `ottla.topic`, `ottla.partition` and
-`ottla.offset` of the original record.
+its key and value; a row is written as JSON. Headers are `ottla.pipeline`, `ottla.reason`, and
+`ottla.topic`, `ottla.partition` and `ottla.offset` of the original record, which are null if the
+row no longer has these columns, for example after an aggregate.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 - avro, protobuf, and json with a schema of the registry: see `framed_records`.
 - raw: the columns `key` and `value`, as bytes. Every record decodes.
 
-The key is a column of text, or what the source's keyFormat decodes it to. A record is a row only if
-both its value and its key decode.
+If the source has `key`, the column with this name is the key: as text, or as the source's keyFormat
+decodes it. A record is a row only if both its value and its key decode.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PARSED: Final = "_parsed"
 """Column with the struct that JSON of a value was parsed to."""
 _PARSED_KEY: Final = "_parsed_key"
 _BLANK: Final = r"^[ \t\n\r]*\z"
-"""Matches text that is nothing but white space of JSON."""
+"""Matches text that is empty or has nothing but JSON's white space."""
 
 
 def decode_rows(raw: DataFrame, pipeline: PipelineDefinition, name: str, unused: Collection[str] = ()) -> DataFrame:
-    """Adds the columns of the source with this name and `_decode_error` to raw rows. Raises
-    PipelineError for an invalid schema. `unused`: columns of JSON that are null instead, see
+    """Adds `_decode_error` and the columns of the source `name` to raw rows. Raises PipelineError
+    for an invalid schema. `unused`: columns of JSON that are not parsed but null, see
     `used_columns`.
     """
     source = pipeline.spec.sources[name]
@@ -82,8 +82,9 @@ def _parsed_once(
     """Adds a column with what JSON was parsed to, and one with the reason why it did not decode.
 
     A filter on the second column must not parse the JSON again. The optimizer moves no filter below
-    a generator, nor below the observed metrics of a stream, which take less time. Both columns of a
-    stream are made in one projection, which parses once and copies no more than is needed above it.
+    a generator, nor below a stream's observed metrics, and those take less time than a generator.
+    Both columns of a stream are made in one projection, which parses once and copies only what the
+    nodes above it need.
     """
     (column, json), (error_column, make_error) = parsed, error
     if not rows.isStreaming:
@@ -111,8 +112,9 @@ def _decode_keys(rows: DataFrame, column: str, format_: Format, pipeline: Pipeli
 
 
 def _parsed_json(column: str, schema: StructType) -> Column:
-    """Struct of the schema's columns, all of them nullable. Null for text that does not match: to
-    keep it in a column of the struct, Spark looks up each column of each record by its name.
+    """Struct of the schema's columns, all of them nullable. Null for text that does not match.
+    Spark could keep such text in a column of the struct, but would then look up each column of each
+    record by its name.
     """
     nullable = StructType([StructField(it.name, it.dataType, True) for it in schema])
     return null_on_error(F.from_json(F.col(column).cast("string"), nullable, {"mode": "FAILFAST"}))
@@ -120,8 +122,8 @@ def _parsed_json(column: str, schema: StructType) -> Column:
 
 def null_on_error(column: Column) -> Column:
     """The column, null where its value cannot be computed. Errors of the machine, such as too
-    little memory, remain errors. Spark's functions `try_…` are made of the same expression, for
-    which it has no function.
+    little memory, remain errors. Spark's functions `try_…` are made of the same expression, which
+    no function of PySpark makes.
     """
     sql = cast(Any, SparkContext._jvm).org.apache.spark.sql
     expression = sql.classic.ExpressionUtils.expression(cast(Any, column)._jc)
@@ -147,10 +149,10 @@ def parse_schema(format_: Format, where: str) -> StructType:
 
 
 def _json_error(part: str, missing: Column, schema: StructType, parsed: Column) -> Column:
-    """The reason why JSON did not decode, or null. `missing`: the error of a record that lacks the
-    part, its key or value. `parsed`: null for such a record, for nothing but white space, and for
-    text that does not match. It is in the first condition, which is always evaluated, so that Spark
-    evaluates it once.
+    """The reason why JSON did not decode, or null. `part`: key or value. `missing`: the error of a
+    record that lacks the part. `parsed`: null if the part is missing, has nothing but white space,
+    or does not match. The first condition, which is always evaluated, has `parsed`, so that Spark
+    evaluates `parsed` once.
     """
     is_blank = F.col(f"_{part}").cast("string").rlike(_BLANK)
     missing = missing.when(is_blank, f"the {part} is empty")

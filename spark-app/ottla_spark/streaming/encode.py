@@ -71,7 +71,9 @@ def record_encoder(sink: Sink, rows: DataFrame, registry: SchemaRegistry) -> Rec
 
 
 def check_format(sink: Sink, rows: DataFrame) -> None:
-    """Raises PipelineError if a registered schema cannot have the columns of the rows."""
+    """Raises PipelineError if a schema that the sink would register cannot have the rows'
+    columns.
+    """
     formats = ((sink.format, output_columns(rows)), (sink.key_format, sink.key))
     for format_, names in formats:
         if format_ is not None and format_.registers:

@@ -1,7 +1,7 @@
 """The sink `foreach`: executors call a Python function of the pipeline with each row.
 
-At least once: a batch that failed runs again, and calls the function again. A function that raises
-fails the batch.
+The function is called with each row at least once: a batch that failed runs again, with all of its
+rows. A function that raises fails the batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from ottla_spark.streaming.sink import BatchWriter
 
 
 def foreach_writer(target: Foreach, folder: Path) -> BatchWriter:
-    """`folder`: base of the function's path. Raises PipelineError if it cannot be loaded."""
+    """`folder`: base of the function's path. Raises PipelineError if the function cannot be
+    loaded.
+    """
     function = load_from_file(target.python, folder)
 
     def write(rows: DataFrame, batch: int) -> None:

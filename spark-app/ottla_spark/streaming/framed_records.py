@@ -1,7 +1,8 @@
 """Decodes records in the schema registry's framing to columns, and encodes rows as such records, in
 executors. Avro, Protobuf and JSON have modules of their own.
 
-Each process asks the registry once for a writer's schema that it can use.
+A process requests each writer's schema from the registry once, or again after ten seconds if the
+registry does not have it or records cannot be read with it.
 """
 
 from __future__ import annotations

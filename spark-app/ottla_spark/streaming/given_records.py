@@ -1,4 +1,5 @@
-"""Records of test cases: JSON that a person writes, in the framing and by the schema of the source.
+"""Encodes the records of test cases, which people write as JSON, with the schema and the framing of
+the source.
 
 A value that does not match its schema is an error of the test case. Records of a JSON Schema are
 not validated, so that a case can have invalid ones.
@@ -25,10 +26,12 @@ from ottla_spark.streaming.avro_types import to_spark_type
 from ottla_spark.streaming.json_schema_records import parse_timestamp
 
 EncodeJson = Callable[[Any], bytes]
-"""A key or value, given as JSON, as the bytes of a record. Raises ValueError with the reason."""
+"""Encodes a key or value, given as parsed JSON, as bytes of a record. Raises ValueError with the
+reason."""
 
 GIVEN_ID: Final = 0
-"""Id of the schema in given records, which no registry has: they have the reader's schema."""
+"""Schema id in the framing of given records. No registry has it: given records are encoded with the
+reader's schema."""
 
 
 def given_encoder(schema: RecordSchema | None) -> EncodeJson:

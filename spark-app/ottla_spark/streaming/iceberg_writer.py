@@ -34,8 +34,8 @@ _TABLE_PROPERTIES: Final = {"write.metadata.delete-after-commit.enabled": "true"
 kilobyte for each snapshot. Iceberg's default keeps these files for ever; with this property it
 keeps the last hundred."""
 _PREPARE_LOCK: Final = threading.Lock()
-"""Held by one query at a time: each has its own instance of the catalog, and catalogs of databases
-fail if two create their tables at the same time."""
+"""Held by one query at a time. Each query has its own instance of the catalog, and if the catalog
+is kept in a database, two instances that create its tables there at the same time fail."""
 
 
 class IcebergWriter:
@@ -122,7 +122,7 @@ def load_table(spark: SparkSession, table: str) -> Any:
 
 def maintain(spark: SparkSession, table: str, retain_s: float) -> None:
     """Compacts the table and expires old snapshots. Each step is a commit of its own. A process
-    that is killed in between leaves files that no snapshot needs.
+    that is killed during a step can leave files that no snapshot needs.
     """
     compact_files(spark, table)
     expire_snapshots(spark, table, retain_s)
@@ -136,7 +136,7 @@ def compact_files(spark: SparkSession, table: str) -> None:
 
 def expire_snapshots(spark: SparkSession, table: str, retain_s: float) -> None:
     """Deletes the snapshots that are older than `retain_s` seconds, and the files that only they
-    need. The last one stays.
+    need. The last snapshot stays.
     """
     catalog, _, name = table.partition(".")
     before = (datetime.now(UTC) - timedelta(seconds=retain_s)).strftime("%Y-%m-%d %H:%M:%S.%f")

@@ -55,10 +55,10 @@ def connect(spark: SparkSession, url: str, properties: Mapping[str, str]) -> Ite
     """
     jvm: Any = spark._jvm
     jvm.java.lang.Class.forName(DRIVER)
-    given = jvm.java.util.Properties()
+    java_properties = jvm.java.util.Properties()
     for name, value in properties.items():
-        given.setProperty(name, value)
-    connection = jvm.java.sql.DriverManager.getConnection(url, given)
+        java_properties.setProperty(name, value)
+    connection = jvm.java.sql.DriverManager.getConnection(url, java_properties)
     try:
         connection.setAutoCommit(False)
         yield JdbcConnection(connection)

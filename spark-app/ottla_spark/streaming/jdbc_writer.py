@@ -5,10 +5,11 @@ them to the table and records the number of the batch in the table `ottla_batche
 failed, or whose process was killed, runs again with the same number:
 
 - If the number is recorded, the transaction had committed, and nothing is written.
-- If not, no row is in the table. Staging tables of the query that were left behind are deleted.
+- If not, no row of the batch is in the table. Staging tables of the query that were left behind are
+  deleted.
 
-The transaction locks the query's row of `ottla_batches`, so of two processes that write the same
-batch, for example one that was believed dead, the second does nothing.
+The transaction locks the query's row of `ottla_batches`. So if two processes write the same batch,
+for example because one was believed dead, the second copies no rows.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ class JdbcWriter:
 
     @property
     def _deleted(self) -> str:
-        """Column of the staging table that says which rows are deleted; empty without a
-        condition.
+        """The staging table's column that says which rows are deleted; empty if the sink has no
+        `deleteWhen`.
         """
         return "" if self._sink.delete_when is None else DELETED
 
@@ -109,7 +110,9 @@ class JdbcWriter:
 def prepare_tables(
     database: JdbcConnection, table: TableName, rows: DataFrame, key: tuple[str, ...], query: str, pipeline: str
 ) -> None:
-    """Creates missing tables. Raises PipelineError if the table lacks a column of the rows."""
+    """Creates missing tables, and the query's row of `ottla_batches` if it is new. Raises
+    PipelineError if the table lacks a column of the rows.
+    """
     columns = output_columns(rows)
     # Two sinks that create a table at the same time would fail.
     database.execute("SELECT pg_advisory_xact_lock(hashtext(?))", postgresql.BATCHES)
@@ -150,5 +153,5 @@ def stage_rows(rows: DataFrame, columns: list[str], staging: TableName, url: str
 
 
 def commit(database: JdbcConnection) -> None:
-    """Rows and number of the batch become visible at the same time."""
+    """The rows and the number of the batch become visible at the same time."""
     database.commit()

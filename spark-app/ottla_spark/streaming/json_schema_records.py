@@ -39,18 +39,18 @@ def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> 
     validators = [(load_documents(reader).validator(), "the reader's schema")]
     if (writer.text, writer.references) != (reader.text, reader.references):
         validators.insert(0, (load_documents(writer).validator(), f"schema {schema_id}"))
-    convert = _reader_of(to_column(reader))
+    convert = _converter_from_json(to_column(reader))
 
     def decode(value: bytes | bytearray) -> Any:
         try:
-            found = _parse(memoryview(value)[FRAME_BYTES:].tobytes())
+            parsed = _parse(memoryview(value)[FRAME_BYTES:].tobytes())
         except ValueError as error:
             raise ValueError(f"is not JSON after the id of its schema: {error}") from None
         for validator, name in validators:
-            if not validator.is_valid(found):
-                raise ValueError(f"is not valid by {name}: {_first_error(validator, found)}")
+            if not validator.is_valid(parsed):
+                raise ValueError(f"is not valid by {name}: {_first_error(validator, parsed)}")
         try:
-            return convert(found)
+            return convert(parsed)
         except (ValueError, TypeError, OverflowError, binascii.Error) as error:
             raise ValueError(f"does not fit the columns of the reader's schema: {error}") from None
 
@@ -78,7 +78,7 @@ def _first_error(validator: Any, value: Any) -> str:
     return f"{error.message[:300]}{f' at /{where}' if where else ''}"
 
 
-def _reader_of(column: JsonColumn) -> Convert:
+def _converter_from_json(column: JsonColumn) -> Convert:
     """Function from JSON values except null to Spark's."""
     if column.is_text:
         return lambda value: json.dumps(value, ensure_ascii=False)
@@ -87,20 +87,20 @@ def _reader_of(column: JsonColumn) -> Convert:
             parts = [(name, *_with_default(it)) for name, it in column.parts.items()]
             return lambda value: tuple([_read_property(value, *part) for part in parts])
         case T.ArrayType():
-            item = _reader_of(column.parts[""])
+            item = _converter_from_json(column.parts[""])
             return lambda values: [None if it is None else item(it) for it in values]
         case T.MapType():
-            item = _reader_of(column.parts[""])
+            item = _converter_from_json(column.parts[""])
             return lambda values: {name: None if it is None else item(it) for name, it in values.items()}
     return _SCALARS.get(type(column.type)) or (lambda value: value)
 
 
 def _with_default(column: JsonColumn) -> tuple[Convert, Any]:
-    convert = _reader_of(column)
+    convert = _converter_from_json(column)
     try:
         return convert, None if column.default is None else convert(column.default)
     except (ValueError, TypeError, AttributeError):
-        raise UnusableSchema(f"the default {column.default!r} is no {column.type.simpleString()}") from None
+        raise UnusableSchema(f"the default {column.default!r} is not of type {column.type.simpleString()}") from None
 
 
 _MISSING: Final = object()
@@ -121,9 +121,9 @@ def _to_long(value: float) -> int:
 
 
 def parse_timestamp(text: str) -> datetime.datetime:
-    """ISO 8601; UTC without an offset."""
-    found = datetime.datetime.fromisoformat(text)
-    return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found.astimezone(datetime.UTC)
+    """Parses ISO 8601. A time without an offset is in UTC."""
+    time = datetime.datetime.fromisoformat(text)
+    return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
 
 
 _SCALARS: Final[dict[type[T.DataType], Convert]] = {
@@ -139,14 +139,15 @@ _SCALARS: Final[dict[type[T.DataType], Convert]] = {
 
 
 def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> Callable[[Any], bytes]:
-    """Encoder of rows with these columns, as records with the id `schema_id`. It raises ValueError.
-    Raises UnusableSchema if a column has no property.
+    """Function that encodes a row as a record with the id `schema_id`, and raises ValueError.
+    `columns`: type of the rows. Raises PipelineError, and UnusableSchema if a column has no
+    property.
     """
     column, validator, prefix = to_column(schema), load_documents(schema).validator(), frame_header(schema_id)
     names = columns.names if isinstance(columns, T.StructType) else []
     if unknown := [name for name in names if name not in column.parts]:
         raise UnusableSchema(f"the schema has no property {', '.join(unknown)}; it has {', '.join(column.parts)}")
-    convert = _writer_of(columns, column)
+    convert = _converter_to_json(columns, column)
 
     def encode(row: Any) -> bytes:
         value = convert(row)
@@ -157,16 +158,16 @@ def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> C
     return encode
 
 
-def _writer_of(type_: T.DataType, column: JsonColumn | None) -> Convert:
+def _converter_to_json(type_: T.DataType, column: JsonColumn | None) -> Convert:
     """Function from Spark's values except null to JSON's. A null of a property that is not nullable
-    is left out. `column`: of the schema, where it has one.
+    is left out. `column`: the schema's; None where the schema has none.
     """
     if column is not None and column.is_text and isinstance(type_, T.StringType):
         return json.loads
     parts = {} if column is None else column.parts
     match type_:
         case T.StructType():
-            fields = [(it.name, _writer_of(it.dataType, parts.get(it.name))) for it in type_]
+            fields = [(it.name, _converter_to_json(it.dataType, parts.get(it.name))) for it in type_]
             omitted = {name for name, part in parts.items() if not part.allows_null}
             return lambda row: {
                 name: None if value is None else convert(value)
@@ -174,10 +175,10 @@ def _writer_of(type_: T.DataType, column: JsonColumn | None) -> Convert:
                 if value is not None or name not in omitted
             }
         case T.ArrayType():
-            item = _writer_of(type_.elementType, parts.get(""))
+            item = _converter_to_json(type_.elementType, parts.get(""))
             return lambda values: [None if it is None else item(it) for it in values]
         case T.MapType():
-            item = _writer_of(type_.valueType, parts.get(""))
+            item = _converter_to_json(type_.valueType, parts.get(""))
             return lambda values: {name: None if it is None else item(it) for name, it in values.items()}
         case T.TimestampType():
             return lambda value: value.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")

@@ -10,9 +10,9 @@
 | `array` with `items` of one schema | ARRAY |
 | anything else | STRING with the value as JSON |
 
-A `null` among the types, or beside one other schema in `oneOf` or `anyOf`, is a null column, and
-so is a property that a record does not have. Columns are in the order of the properties; those of a
-`$ref` are in the order of their names.
+`null` among the types, or beside one other schema in `oneOf` or `anyOf`, does not change the
+column: null becomes NULL, and so does a property that a record does not have. Columns are in the
+order of the properties; those of a `$ref` are in the order of their names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla_spark.record_schema import RecordSchema, UnusableSchema
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 BASE: Final = "https://references.invalid/"
-"""The address of a schema without `$id`, which relative references need. It is never fetched."""
+"""The address of a schema without `$id`: relative references need one. It is never fetched."""
 
 _SCALARS: Final[dict[str, T.DataType]] = {
     "boolean": T.BooleanType(),
@@ -54,9 +54,10 @@ _JSON: Final[dict[type[T.DataType], Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
-    """The column that values of a JSON Schema become. `default`: the schema's own, None without
-    one. `parts`: columns of a struct by the property's name; of an array or map, of its elements as
-    "". `is_text`: whether the column is the JSON of values that have no type in Spark.
+    """The column that values of a JSON Schema become. `default`: the schema's own; None if it has
+    none. `parts`: the columns of a struct, by the property's name; of an array or a map, the column
+    of its elements, with the name "". `is_text`: whether the column is the JSON of values that have
+    no type in Spark.
     """
 
     type: T.DataType
@@ -158,7 +159,9 @@ def _struct(parts: Mapping[str, JsonColumn]) -> JsonColumn:
 
 
 def _follow(schema: Any, resolver: Any, inside: tuple[str, ...]) -> tuple[dict[str, Any], Any, tuple[str, ...]]:
-    """The schema that a `$ref` names, and where further references in it begin."""
+    """The schema that a `$ref` names (the schema itself if it has none), the resolver of its own
+    references, and `inside` with the references that were followed.
+    """
     while isinstance(schema, dict) and isinstance(ref := schema.get("$ref"), str):
         address = f"{resolver.base_uri} {ref}"
         if address in inside:

@@ -109,8 +109,8 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         partition that has none.
         """
         ends = self.list_offsets([topic], "latest")
-        found = self._list_offsets(list(ends), time_ms)
-        return {partition: offset if (offset := found[partition]) >= 0 else end for partition, end in ends.items()}
+        at_time = self._list_offsets(list(ends), time_ms)
+        return {partition: offset if (offset := at_time[partition]) >= 0 else end for partition, end in ends.items()}
 
     def list_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The high watermark of each partition."""
@@ -132,8 +132,8 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         request = self._jvm.java.util.HashMap()
         for partition in partitions:
             request.put(self._partition(*partition), position)
-        found = self._call(lambda: self._admin.listOffsets(request, options).all().get())
-        return {partition: found.get(self._partition(*partition)).offset() for partition in partitions}
+        results = self._call(lambda: self._admin.listOffsets(request, options).all().get())
+        return {partition: results.get(self._partition(*partition)).offset() for partition in partitions}
 
     def commit_offsets(self, group: str, offsets: Offsets) -> None:
         """Commits offsets to a consumer group without members."""
@@ -173,10 +173,10 @@ class KafkaAdmin(AbstractContextManager["KafkaAdmin"]):
         return found
 
     def _list(self, items: Iterable[Any]) -> Any:
-        found = self._jvm.java.util.ArrayList()
+        java_list = self._jvm.java.util.ArrayList()
         for item in items:
-            found.add(item)
-        return found
+            java_list.add(item)
+        return java_list
 
     def _properties(self, kafka: Mapping[str, str], defaults: Mapping[str, str]) -> Any:
         properties = self._jvm.java.util.Properties()

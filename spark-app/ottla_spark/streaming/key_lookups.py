@@ -38,13 +38,13 @@ _UNHASHABLE: Final = ("map<", "variant")
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
-    """The key of a table in plans. alias: of the table's rows. column: of the key. fields: number
-    of the key's fields, 0 if it is no struct.
+    """The key of a table in plans. alias: of the table's rows. column: of the key. field_count:
+    number of the key's fields, 0 if it is no struct.
     """
 
     alias: str
     column: str
-    fields: int
+    field_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def plan_of_batch(spark: SparkSession, batch: BatchId) -> Any:
 
 def looked_up_hashes(spark: SparkSession, plan: Any, key: TableKey, max_rows: int) -> Any:
     """Hashes of the keys that a batch looks up, as a sorted `java.util.List<Long>`. None if the
-    batch needs the whole table, or looks up more than `max_rows` rows.
+    batch needs the whole table, or if more than `max_rows` of its rows look up keys.
     """
     finder = LookupFinder(spark, key)
     lookups = finder.find(plan)
@@ -116,10 +116,10 @@ def _collect_hashes(spark: SparkSession, lookups: Sequence[Lookup], max_rows: in
     union = distinct[0]
     for hashes in distinct[1:]:
         union = union.unionAll(hashes)
-    found = F.array_sort(F.collect_set(KEY_HASH))
-    # A filter with no values would be none at all.
-    some = F.when(F.size(found) > 0, found).otherwise(F.array(F.lit(0).cast("bigint")))
-    row = union.coalesce(1).limit(max_rows + 1).agg(F.count(F.lit(1)), some)._jdf.head()
+    sorted_hashes = F.array_sort(F.collect_set(KEY_HASH))
+    # A filter with an empty list would let all rows pass: a batch without keys looks up the hash 0.
+    filter_values = F.when(F.size(sorted_hashes) > 0, sorted_hashes).otherwise(F.array(F.lit(0).cast("bigint")))
+    row = union.coalesce(1).limit(max_rows + 1).agg(F.count(F.lit(1)), filter_values)._jdf.head()
     return None if row.getLong(0) > max_rows else row.getList(1)
 
 
@@ -171,7 +171,7 @@ class LookupFinder:
 
     def _keys(self, table: Any, columns: Sequence[Any], expressions: Sequence[Any]) -> Sequence[Any]:
         """The expressions that are equated with the key, or with each of its fields in their order.
-        Empty if they are not all there, or if `table` has more than rows of the table.
+        Empty if one is missing, or if `table` does more than project and filter rows of the table.
         """
         projects = []
         while not self._is_table(table):
@@ -188,12 +188,12 @@ class LookupFinder:
                 found[fields[0] if fields else None] = expression
         if None in found:
             return [found[None]]
-        in_order = range(self._key.fields)
+        in_order = range(self._key.field_count)
         return [found[field] for field in in_order] if all(field in found for field in in_order) else []
 
     def _records(self, node: Any) -> Any:
-        """A plan of the node's rows as they can be computed from the batch's records alone, which
-        may be more than the node has, and may lack columns. None if there is none.
+        """A plan that computes the node's rows from the batch's records alone. It may have more
+        rows than the node, and may lack columns. None if there is no such plan.
         """
         name = node.nodeName()
         if name in ("StreamingDataSourceV2ScanRelation", "LocalRelation"):
@@ -219,7 +219,9 @@ class LookupFinder:
         return node.withNewChildren(self._seq(children)) if is_complete else None
 
     def _records_of_join(self, join: Any) -> Any:
-        """The records of the stream's side. A join with a table has no other rows of the stream."""
+        """The records of the stream's side. A join with a table has no other rows of the stream.
+        None for other joins.
+        """
         type_ = str(join.joinType())
         if type_ in _TABLE_RIGHT and not join.right().isStreaming():
             return self._records(join.left())
@@ -228,7 +230,9 @@ class LookupFinder:
         return None
 
     def _records_of_leaf(self, leaf: Any) -> Any:
-        """The records of a stream's batch as a relation that is no stream."""
+        """The records of a stream's batch as a relation that is no stream. None if the plan does
+        not have the batch's offsets.
+        """
         for known, records in self._records_of_leaves:
             if known == leaf:
                 return records
@@ -265,8 +269,8 @@ def _elements(seq: Any) -> list[Any]:
 
 
 def _fields_of(column: Any, projects: Sequence[Any], key: Any) -> list[int] | None:
-    """Fields by which a column is taken from the key, through projections: none if it is the key.
-    None if it is computed in another way, or from another column.
+    """Fields by which a column is taken from the key, through projections; empty if the column is
+    the key itself. None if it is computed in another way, or from another column.
     """
     fields: list[int] = []
     below = list(projects)

@@ -29,8 +29,8 @@ def latest_rows(rows: DataFrame, key: Sequence[str], delete_when: str | None) ->
     DELETED.
 
     Of rows with the same key, it is the one with the largest offset: the records of a key are in
-    one partition. Rows without the column `_offset` have no such order, and the last row of a
-    Spark partition is taken; results of aggregates have each key once.
+    one partition. Rows without the column `_offset` have no such order, and the last one in Spark's
+    partitions is taken; results of aggregates have each key once.
     """
     columns = output_columns(rows)
     if delete_when is not None:
@@ -49,7 +49,7 @@ def merge_latest_rows(rows: DataFrame, table: str, sink: Sink) -> None:
     """Replaces the rows of a lake table by the latest of each key, and deletes those whose latest
     satisfies `deleteWhen`, in one commit. table: quoted.
     """
-    # MERGE reads its source twice, and takes no plan that could have other rows the second time.
+    # MERGE reads its source twice, and refuses a plan that could have other rows the second time.
     latest = latest_rows(rows, sink.key, sink.delete_when).localCheckpoint()
     latest.createOrReplaceTempView(_VIEW)
     deleted = "" if sink.delete_when is None else DELETED

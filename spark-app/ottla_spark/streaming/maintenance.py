@@ -2,9 +2,9 @@
 
     <checkpoint>/maintenance-<query>.json   time of the last run, in seconds since 1970
 
-Maintenance runs at the beginning of a batch, when the checkpoint has the batch before it. A batch
-that runs again is recognized by its entry in the table's history. That entry is newer, so
-maintenance never deletes it.
+A batch that runs again is recognized by its entry in the table's history. Maintenance runs at the
+beginning of a batch, when the checkpoint has the batch before it. So the entries that maintenance
+may delete, those of earlier batches, are no longer needed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One writer of a batch of a topic: writes its rows in one transaction, and the number of the batch
-with them (see `transactional_writer`).
+"""One of the writers among whom the rows of a topic's batch are divided: it writes its rows and the
+number of the batch in one transaction (see `transactional_writer`).
 
-It runs in Python processes of the executors, which begin with it: they import this module in a
-quarter of the time that the rest of a pipeline would take. Spark gives a process the tasks of one
-batch after the other, so a producer stays open for the next batch of its writer.
+It runs in Python processes of the executors. They import only this module: the rest of a pipeline
+would take four times as long. Spark gives a process the tasks of one batch after the other, so a
+producer stays open for the next batch of its writer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ itself."""
 _TIMEOUT_S: Final = 60.0
 _RETRY_PAUSE_S: Final = 0.1
 _IDLE_S: Final = 60.0
-"""A producer is not used again after this time: brokers close idle connections, and forget ids."""
+"""A producer that was idle for this time is not used again: brokers close idle connections, and
+forget producer ids."""
 _SEQUENCE_BITS: Final = 33  # as in Spark's monotonically_increasing_id
 _POLL_EVERY: Final = 10_000
 _PRODUCER: Final[dict[str, Any]] = {
@@ -98,8 +99,8 @@ def write_partition(
 
 @dataclass(frozen=True, slots=True)
 class OpenWriter:
-    """A producer whose last transaction is committed. written: the batch of that transaction. None
-    if the producer has none yet. used_at_s: monotonic.
+    """A producer of a writer. written: the batch of its last committed transaction; None if it has
+    none yet. used_at_s: monotonic time of that commit.
     """
 
     sink: TransactionalSink
@@ -126,7 +127,8 @@ def _write_transaction(
         return 0
     written = _produce(opened.producer, sink.topic, batch.number, writer, records)
     if opened.written is None:
-        # Records went first: they create the topic, if it does not exist, whose offset this is.
+        # After the records: they create the topic if it does not exist, and the number is committed
+        # as an offset of that topic.
         _send_batch_number(opened, batch, writer)
     _retry(partial(opened.producer.commit_transaction, _TIMEOUT_S))
     _open_writers[f"{sink.group}.{writer}"] = replace(opened, written=batch, used_at_s=time.monotonic())
@@ -134,9 +136,10 @@ def _write_transaction(
 
 
 def _begin_in_open_writer(sink: TransactionalSink, batch: Batch, writer: int) -> OpenWriter | None:
-    """None if this process has no producer that wrote the batch before this one, or another process
-    has fenced it since: then it may also have written this batch. The batch's number goes first, so
-    that the brokers refuse a fenced producer before it has taken any record.
+    """Begins a transaction of the producer that wrote the batch before this one. None if this
+    process has no such producer, or if another process, which may have written this batch, has
+    fenced it since. The batch's number goes first, so that the brokers refuse a fenced producer
+    before it has taken any record.
     """
     opened = _open_writers.pop(f"{sink.group}.{writer}", None)
     if opened is None or not opened.can_write(sink, batch):
@@ -154,7 +157,9 @@ def _begin_in_open_writer(sink: TransactionalSink, batch: Batch, writer: int) ->
 def _begin_in_new_writer(
     sink: TransactionalSink, batch: Batch, connect: OpenProducer, writer: int
 ) -> OpenWriter | None:
-    """Fences every other producer of this writer. None if the batch is written already."""
+    """Opens a producer, which fences every other one of this writer, and begins a transaction. None
+    if the batch is written already.
+    """
     consumer = Consumer(
         {
             **sink.client,

@@ -18,7 +18,8 @@ from ottla_spark.record_schema import UnusableSchema
 from ottla_spark.streaming.protobuf_types import DURATION, JSON_MESSAGES, TIMESTAMP, WRAPPERS, describe_type, is_map
 
 Convert = Callable[[Any], Any]
-"""Converts a value of the writer to one that Spark accepts. Raises ValueError."""
+"""Converts a value of the writer to one that Spark accepts. Raises ValueError and
+json_format.Error."""
 
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -143,7 +144,9 @@ def _message_value_projection(writer: FieldDescriptor, reader: FieldDescriptor) 
 
 
 def _enum_names(writer: Any, reader: Any) -> Convert:
-    """Names by number, the reader's first. A number without a name is text of its digits."""
+    """Function from numbers to names, the reader's first. A number without a name becomes its
+    digits.
+    """
     known = {number: it.name for number, it in writer.values_by_number.items()} if writer is not None else {}
     names = known | {number: it.name for number, it in reader.values_by_number.items()}
     return lambda number: names.get(number) or str(number)
@@ -176,7 +179,7 @@ def read_duration(message: Any) -> datetime.timedelta:
     try:
         return datetime.timedelta(seconds=message.seconds, microseconds=int(message.nanos / 1000))
     except OverflowError:
-        raise ValueError(f"{message.seconds} s is no duration of at most 10,000 years") from None
+        raise ValueError(f"{message.seconds} s is not a duration of at most 10,000 years") from None
 
 
 def _unreadable(writer: FieldDescriptor, reader: FieldDescriptor) -> UnusableSchema:

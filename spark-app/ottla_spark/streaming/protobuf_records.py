@@ -47,17 +47,17 @@ def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> 
         except IndexError:
             raise ValueError(f"ends before the message of schema {schema_id}") from None
         if (read := decoders.get(indexes)) is None:
-            read = decoders[indexes] = _open_message(file, indexes, wanted, schema_id)
+            read = decoders[indexes] = _open_message_decoder(file, indexes, wanted, schema_id)
         return read(bytes(memoryview(value)[at:]))
 
     return decode
 
 
-def _open_message(
+def _open_message_decoder(
     file: FileDescriptor, indexes: tuple[int, ...], wanted: Descriptor, schema_id: int
 ) -> Callable[[bytes], Any]:
-    """Raises ValueError if the message is not the reader's, or has a field that the reader cannot
-    read.
+    """Decoder of the message at these indexes. Raises ValueError if the schema has no such message,
+    or if it is not the reader's or has a field that the reader cannot read.
     """
     message = message_at(file, indexes)
     if message is None:
@@ -75,7 +75,7 @@ def _open_message(
         try:
             found = parse(data)
             if checked and not found.IsInitialized():
-                raise ValueError(f"without the required {', '.join(found.FindInitializationErrors())}")
+                raise ValueError(f"it lacks the required {', '.join(found.FindInitializationErrors())}")
             return project(found)
         except (DecodeError, JsonError, ValueError) as error:
             raise ValueError(f"is not a message {message.full_name} of schema {schema_id}: {error}") from None
@@ -93,8 +93,8 @@ def has_required(message: Descriptor, seen: frozenset[str] = frozenset()) -> boo
 
 
 def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> Callable[[Any], bytes]:
-    """Encoder of rows with these columns, as records with the id `schema_id`. It raises ValueError.
-    Raises UnusableSchema and PipelineError.
+    """Function that encodes a row as a record with the id `schema_id`, and raises ValueError.
+    `columns`: type of the rows. Raises UnusableSchema and PipelineError.
     """
     message = _message_of(schema)
     if not isinstance(columns, T.StructType):

@@ -27,7 +27,8 @@ from ottla_spark.streaming.protobuf_types import (
 )
 
 Fill = Callable[[Any, Any], None]
-"""Sets a message to a value of Spark's. Raises ValueError and TypeError."""
+"""Sets a message, or a field of it, to a value of Spark's. Raises ValueError, TypeError,
+AttributeError and json_format.ParseError."""
 Convert = Callable[[Any], Any]
 
 _INTEGER_TYPES: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -43,12 +44,12 @@ def message_filler(message: Descriptor, columns: T.StructType) -> Fill:
             f"the message {message.full_name} has no field {', '.join(unknown)}; it has {', '.join(fields)}"
         )
     setters = [_field_filler(fields[it.name], it.dataType) for it in columns]
-    required = any(it.is_required for it in message.fields)
+    has_required = any(it.is_required for it in message.fields)
 
     def fill(target: Any, row: Any) -> None:
         for set_field, value in zip(setters, row, strict=True):
             set_field(target, value)
-        if required and not target.IsInitialized():
+        if has_required and not target.IsInitialized():
             raise ValueError(f"the required {', '.join(target.FindInitializationErrors())} is null")
 
     return fill
@@ -119,17 +120,17 @@ def _map_filler(field: FieldDescriptor, type_: T.DataType) -> Fill:
         value_of = _scalar_converter(value, type_.valueType)
 
         def set_scalars(target: Any, entries: Any) -> None:
-            found = getattr(target, name)
+            field_entries = getattr(target, name)
             for key, value in (entries or {}).items():
-                found[key_of(key)] = value_of(value)
+                field_entries[key_of(key)] = value_of(value)
 
         return set_scalars
     fill = _value_filler(value, type_.valueType)
 
     def set_messages(target: Any, entries: Any) -> None:
-        found = getattr(target, name)
+        field_entries = getattr(target, name)
         for key, value in (entries or {}).items():
-            fill(found[key_of(key)], value)
+            fill(field_entries[key_of(key)], value)
 
     return set_messages
 
@@ -172,7 +173,9 @@ def _enum_converter(field: FieldDescriptor) -> Convert:
 
 
 def _value_filler(field: FieldDescriptor, type_: T.DataType) -> Fill:
-    """Sets a message that is the value of a field, an element, or the value of an entry."""
+    """Function that sets a message: the value of a field, an element of a list, or the value of a
+    map's entry.
+    """
     full_name = field.message_type.full_name
     if full_name == TIMESTAMP and isinstance(type_, T.TimestampType):
         return _fill_timestamp

@@ -62,7 +62,7 @@ _PROTOBUF: Final[dict[type[T.DataType], int]] = {
     T.BinaryType: FieldDescriptor.TYPE_BYTES,
     T.StringType: FieldDescriptor.TYPE_STRING,
 }
-_FILES: Final = {T.TimestampType: TIMESTAMP, T.DayTimeIntervalType: DURATION}
+_WELL_KNOWN_NAMES: Final = {T.TimestampType: TIMESTAMP, T.DayTimeIntervalType: DURATION}
 _MAP_KEYS: Final = (T.StringType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -133,7 +133,8 @@ def _build_message(message: Any, columns: T.StructType, before: Any, file: FileD
     for column in columns:
         if not _NAME.fullmatch(column.name):
             raise PipelineError(
-                f"the column {column.name!r} is no Protobuf name: those have only letters, digits and _"
+                f"the column {column.name!r} is not a Protobuf name: those have only ASCII letters, digits and _, "
+                "and do not begin with a digit"
             )
         field = message.field.add(name=column.name, number=numbers[column.name])
         field.label = FieldDescriptorProto.LABEL_OPTIONAL
@@ -177,7 +178,7 @@ def _set_type(message: Any, field: Any, type_: T.DataType, nested: Mapping[str, 
             field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, name
             return _build_message(message.nested_type.add(name=name), type_, nested.get(name, DescriptorProto()), file)
         case T.TimestampType() | T.DayTimeIntervalType():
-            return _set_well_known(field, _FILES[type(type_)], file)
+            return _set_well_known(field, _WELL_KNOWN_NAMES[type(type_)], file)
     kind = FieldDescriptor.TYPE_UINT64 if type_ == UNSIGNED_64 else _PROTOBUF.get(type(type_))
     if kind is None:
         raise PipelineError(f"the column {field.name} is {type_.simpleString()}, which Protobuf does not have; cast it")
@@ -195,7 +196,7 @@ def _set_map(message: Any, field: Any, type_: T.MapType, nested: Mapping[str, An
     for number, (part, kind) in enumerate((("key", type_.keyType), ("value", type_.valueType)), 1):
         one = entry.field.add(name=part, number=number, label=FieldDescriptorProto.LABEL_OPTIONAL)
         if isinstance(kind, T.StructType):
-            row = _nested_name(message, field.name)  # beside the entry, for previous versions to be found
+            row = _nested_name(message, field.name)  # beside the entry: the next version finds its numbers there
             one.type, one.type_name = FieldDescriptorProto.TYPE_MESSAGE, row
             _build_message(message.nested_type.add(name=row), kind, nested.get(row, DescriptorProto()), file)
         else:
@@ -210,7 +211,7 @@ def _set_well_known(field: Any, full_name: str, file: Any) -> None:
 
 
 def _nested_name(message: Any, column: str) -> str:
-    """A name for the message of a column, that no other part of the message has."""
+    """A name for the nested message of a column, which no other part of `message` has."""
     name = _camel_case(column) + "Row"
     taken = {it.name for it in message.nested_type} | {it.name for it in message.field}
     while name in taken:

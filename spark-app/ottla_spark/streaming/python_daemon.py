@@ -6,8 +6,8 @@ A task in Python waits for three things of PySpark that it does not need:
   reads the directories of all archives among them: PySpark's, and the jar of Spark's classes, which
   Spark adds. That is 60 ms of processor time for a task. Here Python reads an archive again if it
   has changed.
-- The JVM writes a task and its rows one after the other. TCP holds the second until the first is
-  acknowledged, and acknowledges late, after 40 ms, what is small. Here it does so at once.
+- The JVM writes a task and then its rows. TCP holds the rows until the task is acknowledged, and
+  the kernel acknowledges a small packet only after 40 ms. Here it does so at once.
 - After each task, PySpark collects garbage. Here it leaves out the objects that all processes begin
   with.
 """
@@ -58,7 +58,7 @@ def with_quick_acknowledgements(run: RunTask) -> RunTask:
     def run_acknowledging(connection: socket.socket, is_authenticated: bool) -> int:
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if hasattr(socket, "TCP_QUICKACK"):  # of Linux, and for a while only
+            if hasattr(socket, "TCP_QUICKACK"):  # Linux only; the kernel may turn it off again later
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         return run(connection, is_authenticated)
 

@@ -191,14 +191,17 @@ class QueryRunner:
         }
         tasks = warm_up_tasks(self._spark, spec.sinks, tables.values())
         with run_beside(tasks, self._spark.sparkContext.cancelAllJobs, self._stop_requested):
-            views = self._plan_views(tables)
+            views = self._build_views(tables)
         written: set[str] = set()
         for target in spec.sinks:
             deferred = views.deferred.get(target.source) if target.source not in written else None
             self._queries.append(self._start_sink(target, views.frames[target.source], deferred))
             written.add(target.source)
 
-    def _plan_views(self, tables: Mapping[str, ReferenceTable]) -> transform.Views:
+    def _build_views(self, tables: Mapping[str, ReferenceTable]) -> transform.Views:
+        """Builds the views of the streams and tables, and creates the dead-letter writer if the
+        pipeline has a dead-letter topic. Raises PipelineError.
+        """
         pipeline, spark, kafka = self._pipeline, self._spark, self._environment.client_properties
         spec, is_traced = pipeline.spec, self._tracer is not None
         raw = {
@@ -228,7 +231,7 @@ class QueryRunner:
             return self._start_query(target, counted if self._tracer is None else observe_traced(counted), write)
 
         def write_rows_and_dead_letters(rows: DataFrame, batch: int) -> None:
-            rows.persist()  # Spark would compute the rows twice
+            rows.persist()  # otherwise Spark computes the rows twice
             try:
                 write(rows.where(dead_letters.satisfies_all(deferred.expectations)), batch)
                 self._write_dead_letters(dead_letters.from_rejected(rows, deferred.step, deferred.expectations))
@@ -245,7 +248,7 @@ class QueryRunner:
         if not target.is_transactional:
             return topic_writer(target, rows, kafka, encode)
         topic = target.topic
-        # The first record creates a topic that does not exist, and a single partition is sure.
+        # The first record creates a topic that does not exist. Only one partition of it is certain.
         writers = count_writers(rows, self._admin.count_partitions(topic) or 1)
         group = f"{self._pipeline.resource.transaction_prefix}{target.query_name}"
         destination = TransactionalSink(topic, group, to_librdkafka(kafka))
@@ -306,8 +309,9 @@ class QueryRunner:
 
     def _process_batch(self, batch: BatchProgress) -> None:
         self._offsets.add_batch(batch)
-        # Spark waits for brokers that do not respond for as long as the sources' settings say. The
-        # next batch commits its offsets, and until then the last lag is shown.
+        # The pipeline goes on if brokers do not respond: Spark itself waits for them as long as the
+        # sources' settings say. The next batch commits the offsets of this one too, and until then
+        # the last lag is shown.
         with suppress(BrokersUnavailable):
             self._check_topic_ids()
             self._admin.commit_offsets(self._pipeline.resource.consumer_group, self._offsets.committable)
@@ -322,8 +326,8 @@ class QueryRunner:
             dead_letters.check_rate(batch.dead_letters, batch.rows, self._pipeline.spec.dead_letter)
 
     def _measure_lag(self) -> Mapping[str, Any]:
-        # Spark's `latestOffset` is older than the batch: a pipeline that reads all records would
-        # never have a lag.
+        # Spark's `latestOffset` is from before the batch: by it, a pipeline that reads all records
+        # would never have a lag.
         processed = self._offsets.processed
         lag_records = self._offsets.lag_records(self._admin.list_end_offsets(processed))
         lagging = {partition: processed[partition] for partition, records in lag_records.items() if records}
@@ -364,8 +368,8 @@ class QueryRunner:
         return time.monotonic() + parse_duration_ms(self._pipeline.spec.stop.graceful) / 1000
 
     def _raise_failure(self) -> None:
-        """Raises the error of the query that failed as PipelineError. Others were interrupted
-        because of it, some in the middle of a batch.
+        """Raises the error of the query that failed as PipelineError, if one has. Others were
+        interrupted because of it, some in the middle of a batch.
         """
         failed = [(query.name, error) for query in self._queries if (error := query.exception()) is not None]
         causes = [(query, error) for query, error in failed if _BATCH_REFUSED not in str(error)]

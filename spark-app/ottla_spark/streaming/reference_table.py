@@ -5,9 +5,9 @@ last version. So a record sees the rows that were written before it. All scans o
 version. A batch that runs again reads a newer version, which is complete too. Of a large table, a
 batch reads only the rows of its keys if its plan allows that: see `key_lookups`.
 
-The file `table-<source>.json` beside the checkpoint has the current version. The version's files
-are written before it, and deleted when neither it nor a running batch needs them. A process that
-was killed in between leaves files that the next one deletes.
+The file `table-<source>.json` beside the checkpoint has the current version, and is written after
+that version's files. Files that neither the current version nor a running batch needs are deleted.
+If a process is killed before it has deleted them, the next one does.
 """
 
 from __future__ import annotations
@@ -157,9 +157,9 @@ class ReferenceTable:
         return with_merged_parts(replace(version, delta=rest), parts, folders, merged_rows, topic.starts)
 
     def _topic_offsets(self) -> TopicOffsets:
-        name, isolation = [self._source.topic], self._source.isolation
-        starts = self._admin.list_offsets(name, "earliest")
-        ends = self._admin.list_offsets(name, "latest", isolation)
+        topics, isolation = [self._source.topic], self._source.isolation
+        starts = self._admin.list_offsets(topics, "earliest")
+        ends = self._admin.list_offsets(topics, "latest", isolation)
         return TopicOffsets(*({at: offset for (_, at), offset in offsets.items()} for offsets in (starts, ends)))
 
     def _load(self) -> TableVersion | None:

@@ -29,7 +29,7 @@ def start_session(name: str, conf: Mapping[str, str], folder: Path, jvm: Jvm | N
         jvm = Jvm(conf, folder)
     if jvm is not None:
         _connect(jvm)
-    SparkContext._ensure_initialized()  # else connects to the JVM that has started this process
+    SparkContext._ensure_initialized()  # without `jvm`, connects to the JVM that has started this process
     remember_names(SparkContext)
     builder = SparkSession.builder.appName(name)
     for key, value in conf.items():
@@ -60,7 +60,7 @@ def writing_archive(
     spark: SparkSession, archive: ClassArchive | None, has_rows: Callable[[], bool]
 ) -> AbstractContextManager[None]:
     """Writes the archive in another process while the block runs, see
-    `class_archive.archive_writing`. None: writes none.
+    `class_archive.archive_writing`. If `archive` is None, nothing is written.
     """
     if archive is None:
         return nullcontext()

@@ -83,8 +83,8 @@ def record_columns(rows: DataFrame, sink: Sink, encode: RecordEncoder) -> list[C
     """The columns `key` and `value` of a row's record, as bytes, and `_traceparent` where rows have
     it. They fit every batch of a stream, so they are made once.
 
-    Rows that are records already keep their value, unless the sink has a format. A row that
-    satisfies `deleteWhen` has no value.
+    Rows that are records already keep key and value, unless the sink has a format. A key of the
+    sink replaces theirs. A row that satisfies `deleteWhen` has no value.
     """
     is_record = is_key_value(rows) and sink.format is None
     kept = F.col("key") if is_record else F.lit(None).cast("binary")
@@ -96,7 +96,9 @@ def record_columns(rows: DataFrame, sink: Sink, encode: RecordEncoder) -> list[C
 
 
 def is_key_value(rows: DataFrame) -> bool:
-    """True if the rows are records already: `key` and `value` as bytes, and no other column."""
+    """True if the rows are records already: `key` and `value` as bytes, and no other column that is
+    written.
+    """
     types = {name: type_ for name, type_ in rows.dtypes if not name.startswith("_")}
     return types == {"key": "binary", "value": "binary"}
 

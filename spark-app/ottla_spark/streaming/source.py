@@ -37,7 +37,7 @@ _RAW_COLUMNS: Final = (
 
 
 def read_stream(spark: SparkSession, source: Source, kafka: Mapping[str, str], *, is_traced: bool = False) -> DataFrame:
-    """New records of the topic. `kafka`: client properties, including bootstrap.servers."""
+    """The topic's records as a stream. `kafka`: client properties, including bootstrap.servers."""
     reader = spark.readStream.format("kafka").options(**stream_options(source, kafka))
     if is_traced:
         return reader.option("includeHeaders", "true").load().selectExpr(*_RAW_COLUMNS, TRACEPARENT_OF_HEADERS)
@@ -114,5 +114,5 @@ def latest_record_by_key(raw: DataFrame) -> DataFrame:
 
 
 def table_rows(raw: DataFrame) -> DataFrame:
-    """Raw rows of a table: the latest record of each key that has a value."""
+    """Raw rows of a table: the latest record of each key, unless that record has no value."""
     return latest_record_by_key(raw).where("_value IS NOT NULL")

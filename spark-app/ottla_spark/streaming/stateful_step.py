@@ -67,8 +67,8 @@ def _parse_columns(step: TransformWithState) -> StructType:
         if not isinstance(found.get(step.event_time), TimestampType):
             times = ", ".join(name for name, type_ in found.items() if isinstance(type_, TimestampType))
             raise PipelineError(
-                f"transformWithState.eventTime: {step.event_time!r} is no TIMESTAMP of columns; there "
-                f"{f'is {times}' if times else 'is none'}"
+                f"transformWithState.eventTime: {step.event_time!r} is not a TIMESTAMP column of "
+                f"transformWithState.columns; those are: {times or 'none'}"
             )
     return columns
 
@@ -77,7 +77,7 @@ def _load_processor(reference: str, folder: Path) -> StatefulProcessor:
     found = load_from_file(reference, folder)
     where = "transformWithState.processor"
     if not (isinstance(found, type) and issubclass(found, StatefulProcessor)):
-        raise PipelineError(f"{where}: {reference} is no class derived from pyspark.sql.streaming.StatefulProcessor")
+        raise PipelineError(f"{where}: {reference} is not a class derived from pyspark.sql.streaming.StatefulProcessor")
     try:
         return found()
     except Exception as error:  # the pipeline's own code can raise anything

@@ -1,16 +1,16 @@
 """The files of a reference table: rows of its topic, and the base and delta of a version.
 
-    <checkpoint>/tables/<source>/<number>-base/          Parquet files of a base without parts
-    <checkpoint>/tables/<source>/<number>-base/_part=3/  of a base in parts, those that were written
+    <checkpoint>/tables/<source>/<number>-base/          Parquet files of a base that is not divided
+    <checkpoint>/tables/<source>/<number>-base/_part=3/  part 3 of a base, written in this version
     <checkpoint>/tables/<source>/<number>-fewer/         base that was written again in fewer parts
     <checkpoint>/tables/<source>/<number>-delta/         delta
     <checkpoint>/tables/<source>/<number>-rest/          rest of a delta after a merge of parts
     <checkpoint>/tables/<source>/empty/                  a part or delta that has no rows
 
 Besides the source's columns and the origin columns, rows have `_key`, the key in bytes, and
-`_deleted`: the latest record of the key has no value, or does not decode. `_key_hash` is a hash of
-the key's column. A large base is sorted by it, in pages of few rows, so that a scan can skip the
-rows of other keys: see `key_lookups`.
+`_deleted`, true if the latest record of the key has no value or does not decode. `_key_hash` is a
+hash of the key's column. A large base is sorted by it, in pages of few rows, so that a scan can
+skip the rows of other keys: see `key_lookups`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ DELETED: Final = "_deleted"
 _EMPTY: Final = "empty"
 _PART: Final = "_part"
 _PAGES: Final = {"parquet.page.row.count.limit": "1000", f"parquet.enable.dictionary#{KEY_HASH}": "false"}
-"""Of a page in which a hash may be, all rows are read. Hashes do not repeat."""
+"""Pages are small, because a scan reads all rows of a page that may have one of its hashes. Hashes
+do not repeat, so they get no dictionary."""
 
 ReadRange = Callable[[Mapping[int, int], Mapping[int, int]], DataFrame]
 """Raw rows of the topic between offsets of each partition, the end exclusive."""
@@ -75,22 +76,22 @@ class TableFiles:
         return sorted({self.path(it) for it in folders})
 
     def write_base(self, number: int, starts: Mapping[int, int], ends: Mapping[int, int]) -> tuple[Sequence[str], int]:
-        """Writes the latest row of each key that is not deleted. Returns, as `merge_parts` does,
+        """Writes the latest row of each key, unless it is deleted. Returns, as `merge_parts` does,
         the names of the parts' folders, and the number of rows.
         """
         rows = self._latest_rows(starts, ends).where(~F.col(DELETED))
-        records = sum(end - starts.get(partition, 0) for partition, end in ends.items())
-        folders, written = self._write_parts(f"{number}-base", rows, records)
-        if count_parts(written) == len(folders):
-            return folders, written
+        record_count = sum(end - starts.get(partition, 0) for partition, end in ends.items())
+        folders, row_count = self._write_parts(f"{number}-base", rows, record_count)
+        if count_parts(row_count) == len(folders):
+            return folders, row_count
         # The topic has many records of each key.
-        return self._write_parts(f"{number}-fewer", self._rows(*folders), written)
+        return self._write_parts(f"{number}-fewer", self._rows(*folders), row_count)
 
     def write_delta(
         self, number: int, version: TableVersion, since: Mapping[int, int], ends: Mapping[int, int]
     ) -> tuple[str, int]:
-        """Writes the delta of a version, together with the changes from the offsets `since` on.
-        Returns its name and number of rows.
+        """Writes a new delta: that of `version`, and the changes from the offsets `since` on.
+        Returns the new delta's name and number of rows.
         """
         changes = self._latest_rows(since, ends)
         if version.delta:
@@ -124,18 +125,19 @@ class TableFiles:
     def _write_parts(
         self, folder: str, rows: DataFrame, table_rows: int, some: tuple[Sequence[int], int] | None = None
     ) -> tuple[Sequence[str], int]:
-        """Writes the rows of all parts. table_rows: about as many as the table has, from which the
-        number of parts follows. some: only these parts are written, of so many. Several parts are
-        sorted, so that a key is in one page. Returns the folders' names and the number of rows.
+        """Writes the rows of all parts, or of some. table_rows: approximate number of the table's
+        rows, from which the number of parts follows. some: the parts that are written, and the
+        number of all parts. If there are several, each is sorted, so that a key is in one page.
+        Returns the folders' names and the number of rows.
         """
         count = count_parts(table_rows) if some is None else some[1]
         parts = range(count) if some is None else some[0]
         if count == 1:
             return [folder], self._write(folder, rows)
         rows = rows.withColumn(_PART, _part_of_row(count)).repartition(len(parts), _PART)
-        written = self._write(folder, rows, sort=(_PART, KEY_HASH), partitions=(_PART,))
+        row_count = self._write(folder, rows, sort=(_PART, KEY_HASH), partitions=(_PART,))
         names = self._checkpoint.list_folder(f"{self._folder}/{folder}")
-        return [f"{folder}/{name}" if (name := f"{_PART}={part}") in names else "" for part in parts], written
+        return [f"{folder}/{name}" if (name := f"{_PART}={part}") in names else "" for part in parts], row_count
 
     def delete_all_but(self, folders: frozenset[str]) -> None:
         for name in self._checkpoint.list_folder(self._folder) - folders - {_EMPTY}:
@@ -168,12 +170,12 @@ class TableFiles:
         return self._write(folder, rows.coalesce(1), sort=(KEY_HASH,))
 
     def _write(self, folder: str, rows: DataFrame, sort: Sequence[str] = (), partitions: Sequence[str] = ()) -> int:
-        """Returns the number of rows. sort: columns by which each file is sorted. partitions: the
-        columns of whose values there are folders in the folder.
+        """Returns the number of rows. sort: columns by which each file is sorted. partitions:
+        columns; the folder has a folder for each of their values.
         """
         count = Observation()
         rows = rows.observe(count, F.count(F.lit(1)).alias("rows"))
-        if sort:  # after the observation: of rows that are observed, Spark does not know the order
+        if sort:  # after the observation: Spark does not know the order of observed rows
             rows = rows.sortWithinPartitions(*sort)
         writer = rows.write.mode("overwrite").options(**_PAGES)
         writer.partitionBy(*partitions).parquet(self.path(folder))

@@ -2,8 +2,8 @@
 
 Spark fixes the plan of a streaming query when it starts, and lists the files of a relation then.
 The table here implements Spark's interface of tables in Python: for each batch, after its records
-were chosen, the optimizer asks the table for a scan, and gets one of the Parquet files of that
-batch. If the batch needs a few keys only, the scan skips pages of the files that have none of them.
+were chosen, the optimizer asks the table for a scan. The table returns a scan of that batch's
+Parquet files. If the batch needs a few keys only, the scan skips pages that have none of them.
 """
 
 from __future__ import annotations

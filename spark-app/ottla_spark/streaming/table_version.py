@@ -120,12 +120,12 @@ def parts_to_merge(version: TableVersion, topic: TopicOffsets, delta_rows: int) 
         return ()
     if count_parts(version.base_rows + delta_rows) > 2 * len(parts):
         return parts
-    merged = math.ceil(len(parts) * (1 - limit / delta_rows))
-    return tuple((version.next_part + at) % len(parts) for at in range(merged))
+    merged_count = math.ceil(len(parts) * (1 - limit / delta_rows))
+    return tuple((version.next_part + at) % len(parts) for at in range(merged_count))
 
 
 def count_parts(rows: int) -> int:
-    """Number of the parts of a base with so many rows, a power of two."""
+    """Number of the parts of a base with `rows` rows, a power of two."""
     return min(_MAX_PARTS, 1 << (max(1, math.ceil(rows / _ROWS_PER_PART)) - 1).bit_length())
 
 

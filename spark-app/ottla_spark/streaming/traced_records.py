@@ -22,8 +22,8 @@ _SAMPLED: Final = "[13579bdf]$"
 _VALUES: Final = f"transform(filter(headers, it -> it.key = '{TRACEPARENT_HEADER}'), it -> CAST(it.value AS STRING))"
 TRACEPARENT_OF_HEADERS: Final = f"get(filter({_VALUES}, it -> it RLIKE '{_VALID}'), 0) AS {TRACEPARENT}"
 MAX_TRACED: Final = 16
-"""Records of a batch that have spans. They are divided among as many buckets by a hash, and each
-bucket keeps one, so that nothing grows with the batch.
+"""Largest number of a batch's records that have spans. The sampled records are divided among as
+many buckets by a hash, and each bucket keeps one, so that nothing grows with the batch.
 """
 
 

@@ -41,9 +41,9 @@ from ottla_spark.streaming.transform import is_stateful
 from ottla_spark.streaming.writer_processes import collect_in_own_processes
 
 FEW_ROWS: Final = 30_000
-"""One writer alone writes a batch that follows one of at most so many rows, or a third of them if
-that batch had several writers. One process writes them in 0.3 s. With several writers, Spark runs a
-writer half the time in a process that has no open producer for it.
+"""One writer alone writes a batch if the batch before it had at most this many rows, or a third of
+them if that batch had several writers. One process writes them in 0.3 s. With several writers,
+Spark runs a writer half the time in a process that has no open producer for it.
 """
 _PARTITION: Final = ("_topic", "_partition")
 _OFFSET: Final = "_offset"
@@ -133,7 +133,7 @@ class TransactionalWriter:
         self._rows = sum(collect_in_own_processes(written, self._process_name(writers)))
 
     def _process_name(self, writers: int) -> str:
-        """Name of the Python processes for a batch of so many writers. The processes that are
+        """Name of the Python processes for a batch with this many writers. The processes that are
         started in advance are for the first batch, whatever its number of writers. A single writer
         of a later batch has a process of another name, because Spark would give it any of several.
         """

@@ -175,8 +175,8 @@ def build_views(
 
 
 def _watermark_delay(watermark: Watermark, dedupe: Dedupe | None) -> str:
-    """Spark remembers rows for deduplication as long as the watermark's delay, so that is the
-    longer of both.
+    """Spark remembers rows for deduplication as long as the watermark's delay. So the delay is that
+    of the watermark or the time of the deduplication, whichever is longer.
     """
     delays = [watermark.delay, *([dedupe.within] if dedupe is not None and dedupe.within is not None else [])]
     return spark_interval(max(delays, key=parse_duration_ms))

@@ -48,7 +48,7 @@ def unused_columns(
     if {it["name"] for it in _NODE.finditer(before)} - _PRUNED:
         return {}
     after = "\n".join(_describe(_prune(spark, it)) for it in plans)
-    # A column that the plan does not take by its name before it is pruned is left alone.
+    # A column counts as used if the plan does not take it by its name even before pruning.
     return {
         source: [it for it in found if _is_taken(it, before) and not _is_taken(it, after)]
         for source, found in candidates.items()
@@ -67,7 +67,7 @@ def _simplify(spark: SparkSession, rows: DataFrame) -> Any:
 
 
 def _prune(spark: SparkSession, plan: Any) -> Any:
-    """The plan without what no node above needs, by Spark's own rule."""
+    """The plan without columns that no node needs, by Spark's own rule."""
     rule = cast(Any, spark._jvm).org.apache.spark.sql.catalyst.optimizer.ColumnPruning
     for _ in range(_MAX_PASSES):
         before, plan = plan, rule.apply(plan)

@@ -183,7 +183,7 @@ def test_records_that_are_no_messages_are_undecodable() -> None:
             "is a message shop.Other; the reader's schema is shop.Order",
         ),
         (encode_framed(class_of(schema)()) + b"\x08", schema, schema, "is not a message shop.Order of schema 7"),
-        (frame_header(7) + b"\0", strict, strict, "without the required id"),
+        (frame_header(7) + b"\0", strict, strict, "it lacks the required id"),
     ):
         with pytest.raises(ValueError, match=sentence):
             decode(writer, reader, value)
@@ -341,7 +341,7 @@ def test_columns_that_protobuf_does_not_have_are_refused() -> None:
     ):
         with pytest.raises(PipelineError, match=sentence):
             schema_of_columns("protobuf", T.StructType([T.StructField("v", type_)]), "row")
-    with pytest.raises(PipelineError, match="the column 'a b' is no Protobuf name"):
+    with pytest.raises(PipelineError, match="the column 'a b' is not a Protobuf name"):
         schema_of_columns("protobuf", columns_of("a b"), "row")
 
 
