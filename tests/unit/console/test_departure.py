@@ -75,7 +75,7 @@ def states(draw: st.DrawFn) -> tuple[list[PartitionRecord], tuple[int, ...]]:
 
 
 @given(states(), st.sampled_from(BROKERS), st.integers(1, 3), st.booleans())
-def test_departure_counts_every_replica_once_and_invents_no_records(
+def test_departure_counts_every_replica_once_and_elects_only_brokers_that_remain(
     cluster: tuple[list[PartitionRecord], tuple[int, ...]], broker: int, min_insync: int, allow_unclean: bool
 ) -> None:
     partitions, unfenced = cluster
@@ -90,5 +90,5 @@ def test_departure_counts_every_replica_once_and_invents_no_records(
             assert kind != "offline" or one.before.leader != NO_LEADER
             assert kind == "unclean" or one.after.leader in (NO_LEADER, *one.before.isr)
             assert kind != "unclean" or allow_unclean
-    if broker not in unfenced and not allow_unclean:  # it has gone already
+    if broker not in unfenced and not allow_unclean:  # the broker is fenced already
         assert not found.counts["offline"]

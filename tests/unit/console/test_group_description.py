@@ -50,13 +50,13 @@ def test_classic_group_has_the_assignment_that_its_leader_wrote() -> None:
     assert find_owners(found.members) == {("a", 1): "app", ("b", 0): "app", ("b", 2): "app"}
 
 
-def test_groups_of_other_programs_have_no_partitions() -> None:
+def test_groups_of_other_protocol_types_have_no_assignment() -> None:
     data = encode_assignment({"a": frozenset({1})}, 3)
     assert describe_classic(classic_group("connect", data)).members[0].assignment == ()
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_as_an_assignment_or_as_none(data: bytes) -> None:
+def test_any_bytes_are_read_as_an_assignment_which_may_be_empty(data: bytes) -> None:
     assert isinstance(read_classic_assignment(data), tuple)
 
 

@@ -37,7 +37,7 @@ def test_boxes_are_apart_and_lines_lead_to_the_right(views: list[PipelineView]) 
             to_x, to_y = (numbers[0], at_y) if part[0] == "H" else (numbers[-2], numbers[-1])
             assert at_x < to_x
             for x, y in places if part[0] == "H" else ():
-                assert not (x < to_x and at_x < x + WIDTH and y < to_y < y + HEIGHT), "a line passes below boxes"
+                assert not (x < to_x and at_x < x + WIDTH and y < to_y < y + HEIGHT), "a line crosses a box"
             at_x, at_y = to_x, to_y
 
 

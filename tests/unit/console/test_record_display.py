@@ -39,7 +39,7 @@ def test_json_that_nests_deeper_than_a_parser_reads_is_text() -> None:
 
 
 @given(RECORDS, st.sampled_from(DISPLAY_FORMS))
-def test_any_record_is_shown_without_characters_that_steer(record: Record, form: DisplayForm) -> None:
+def test_any_record_is_shown_without_control_characters(record: Record, form: DisplayForm) -> None:
     shown = display_record(0, record, form, 500)
     for part in (shown.key, shown.value, *(value for _, value in shown.headers)):
         assert all(one.isprintable() or one in "\t\r\n" for one in part.text)

@@ -13,7 +13,7 @@ LINES = st.lists(st.sampled_from("abcde"), max_size=40)
 
 
 @given(LINES, LINES)
-def test_changed_lines_make_the_new_text_of_the_old_one(old: list[str], new: list[str]) -> None:
+def test_changed_lines_turn_the_old_text_into_the_new_one(old: list[str], new: list[str]) -> None:
     found = compare_lines(old, new)
     assert (found == []) == (old == new)
     assert not any(one.kind == other.kind == "gap" for one, other in pairwise(found))
