@@ -15,8 +15,8 @@ from tests.unit.metadata.small_controller import SmallController
 
 
 class ControllerApis:
-    """Sends requests to the handlers of a broker that is, unless `is_controller` is false, the
-    controller.
+    """Sends requests to the handlers of a broker, which is the controller unless `is_controller`
+    is false.
     """
 
     def __init__(self, small: SmallController, *, is_controller: bool = True, authorizer: Authorizer | None = None):

@@ -17,7 +17,7 @@ from tests.unit.authorizers import DenyAll
 
 
 def only_partition(response: Any) -> Any:
-    """The partition of a response that has one."""
+    """The only partition of a response; the response has no error of its own."""
     assert getattr(response, "error_code", ErrorCode.none) is ErrorCode.none  # a field from version 7 on
     ((partition,),) = [topic.partitions for topic in response.responses]
     return partition
@@ -28,7 +28,7 @@ def record_values(partition: Any) -> list[bytes | None]:
 
 
 @async_test
-async def test_fetch_returns_existing_records_in_every_version(broker: SmallBroker) -> None:
+async def test_fetch_returns_existing_records_in_every_version_with_topic_names(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     append(partition, b"1", b"2")
     append(partition, b"3")
@@ -205,7 +205,7 @@ async def test_session_returns_only_changed_partitions(broker: SmallBroker) -> N
 
 @async_test
 async def test_fetch_does_not_wait_if_the_next_batch_exceeds_a_limit(broker: SmallBroker) -> None:
-    """`min_bytes` is at or above a limit. All batches that fit are enough, as in Kafka."""
+    """`min_bytes` is at or above a limit: the batches within the limit are enough, as in Kafka."""
     (partition,) = broker.add_topic("a")
     for _ in range(5):
         append(partition, bytes(300))
