@@ -70,7 +70,8 @@ class CarriedSourcesWorld(MirrorPlanWorld):
                 MirrorReport(state.leader, self.topic_id, state.partition, state.leader_epoch, end=9)
             )
 
-    async def join(self) -> list[object]:
+    async def append_newark(self) -> list[object]:
+        """Plans the mirror `newark`, adds its source if the plan says so, and returns the steps."""
         found = list(plan_appended(self.image, mirror_configs(self.image)["newark"], NEWARK_CLUSTER, None, 1, HERE))
         for step in found:
             if isinstance(step, AddSource):
@@ -94,28 +95,28 @@ async def test_carried_sources_are_known_and_updated() -> None:
 @async_test
 async def test_mirror_continues_with_the_carried_producer_id_after_a_failover() -> None:
     world = await CarriedSourcesWorld().begin()
-    (refused,) = await world.join()
+    (refused,) = await world.append_newark()
     assert isinstance(refused, RejectedTopic) and "identical mirror" in refused.reason
     await world.fail_over()
     assert [one.producer_id for one in retained_sources(world.image, world.topic_id)] == [
         FIRST_RESERVED_PRODUCER_ID + 11
     ], "its position is retained"
-    assert [type(step) for step in await world.join()] == [AddSource]
-    (now,) = active_sources(world.image, world.topic_id).values()
-    assert (now.producer_id, now.mirror, now.ended, now.carried) == (
+    assert [type(step) for step in await world.append_newark()] == [AddSource]
+    (active,) = active_sources(world.image, world.topic_id).values()
+    assert (active.producer_id, active.mirror, active.ended, active.carried) == (
         FIRST_RESERVED_PRODUCER_ID + 11,
         "newark",
         False,
         False,
     )
-    assert await world.join() == []
+    assert await world.append_newark() == []
 
 
 @async_test
 async def test_topic_with_active_sources_does_not_fail_back() -> None:
     world = await CarriedSourcesWorld().begin(on_divergence="Truncate")
     await world.fail_over()
-    await world.join()
+    await world.append_newark()
     await world.set_configs(role=REPLICATE)
     reason = "mirror 'newark' appends records to it: end that first with the role FailedOver"
     (step,) = world.plan_steps(region(NEWARK))
@@ -138,7 +139,7 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     assert [one.carried for one in world.sources().values()] == [True]
     await world.set_configs(role=FAILED_OVER)
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": REPLICATE})
-    assert [type(found) for found in await world.join()] == [AddSource]
+    assert [type(found) for found in await world.append_newark()] == [AddSource]
     assert [one.producer_id for one in active_sources(world.image, world.topic_id).values()] == [
         FIRST_RESERVED_PRODUCER_ID + 11
     ]

@@ -73,7 +73,7 @@ async def test_sources_share_a_topic_with_a_producer_id_each() -> None:
     assert [type(step) for step in await world.apply("east", view("e", topic(1)))] == [AddSource]
     assert [type(step) for step in await world.apply("west", view("w", topic(2)))] == [AddSource]
     assert world.image.topic_config("t") == {"retention.ms": "5"}, (
-        "the first source's; after that they are the topic's own"
+        "configs of the first source; from then on the topic has its own"
     )
     first, second = world.sources().values()
     assert (

@@ -92,7 +92,7 @@ async def test_partitions_join_at_the_failover_offset_and_can_fail_over_again() 
     await world.fail_back()
     assert not is_mirrored(world.image, link, view(t=2).topics["t"])
     with pytest.raises(KafkaError, match="has not failed over"):
-        await world.report(end=108)  # from a leader that does not know of it yet
+        await world.report(end=108)  # from a leader that does not know of the failback yet
     await world.set_configs(on_divergence="Stop")
     with pytest.raises(KafkaError, match="may not truncate"):
         await world.report(joined=100, cut=3)
