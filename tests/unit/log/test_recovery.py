@@ -123,7 +123,7 @@ def test_corruption_below_the_recovery_point_takes_the_partition_offline(folder:
     log = create_filled_log(folder, 40, segment_bytes=1 << 20)
     path = files(folder, ".log")[0]
     data = bytearray(path.read_bytes())
-    data[8:12] = b"\xff\xff\xff\xff"  # the first batch's length, without an index
+    data[8:12] = b"\xff\xff\xff\xff"  # the first batch's length; without indexes the search reads it
     path.write_bytes(data)
     for index in files(folder, "index"):
         index.unlink()
