@@ -31,12 +31,12 @@ def sizes(assignments: dict[str, Assignment]) -> dict[str, int]:
 
 @pytest.mark.parametrize("wanted", [("range", "uniform"), ("uniform", "range")])
 def test_which_of_two_assignors_is_used_does_not_depend_on_who_joined_first(wanted: tuple[str, str]) -> None:
-    asked = SubscriptionCounts()
+    preferences = SubscriptionCounts()
     for name in wanted:
-        asked.add((("t",), ""), name)
-    assert asked.preferred_assignor("range") == "uniform"
-    asked.add((("t",), ""), "range")
-    assert asked.preferred_assignor("uniform") == "range"
+        preferences.add((("t",), ""), name)
+    assert preferences.preferred_assignor("range") == "uniform"
+    preferences.add((("t",), ""), "range")
+    assert preferences.preferred_assignor("uniform") == "range"
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)

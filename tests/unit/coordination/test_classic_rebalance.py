@@ -1,5 +1,5 @@
-"""JoinGroup and SyncGroup that are read and written by hand: they mean the same as kio's messages,
-and get the responses of the API's handlers.
+"""The hand-written codecs of JoinGroup and SyncGroup agree with kio's. The requests that they read
+get the responses of the APIs' handlers.
 """
 
 import asyncio
@@ -134,8 +134,8 @@ class Member:
 
     def send(self, key: ApiKey, version: int, **fields: Any) -> "asyncio.Future[Any]":
         """The response of the dispatcher, which is done if it was ready at once."""
-        names = {"group_id": "g", "member_id": self.id, "protocol_type": "consumer"} | fields
-        request = build_message(schema_of(request_class(key, version)), names)
+        values = {"group_id": "g", "member_id": self.id, "protocol_type": "consumer"} | fields
+        request = build_message(schema_of(request_class(key, version)), values)
         frame = write_request(key, version, 7, "me", request)[4:]
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -157,8 +157,8 @@ class Member:
 
     def sync(self, generation: int, assignments: dict[str, bytes]) -> Any:
         given = tuple({"member_id": id, "assignment": assignment} for id, assignment in assignments.items())
-        names = {"generation_id": generation, "protocol_name": "range", "assignments": given}
-        return self.send(ApiKey.SYNC_GROUP, self.sync_version, **names)
+        values = {"generation_id": generation, "protocol_name": "range", "assignments": given}
+        return self.send(ApiKey.SYNC_GROUP, self.sync_version, **values)
 
     async def get_id(self) -> None:
         response = await self.join()

@@ -136,7 +136,7 @@ def test_member_joins_syncs_and_leaves_in_every_version(version: int) -> None:
     run_with_coordinator(test)
 
 
-def test_leave_group_reports_errors_of_members_in_every_version() -> None:
+def test_leave_group_reports_errors_of_members_in_versions_2_and_3() -> None:
     async def test(broker: SmallCoordinator) -> None:
         await join_group(broker, 5)
         assert (
@@ -157,7 +157,7 @@ def test_sync_without_a_protocol_is_rejected() -> None:
     run_with_coordinator(test)
 
 
-def test_heartbeats_succeed_while_the_group_is_loaded() -> None:
+def test_heartbeats_succeed_while_the_group_is_being_loaded() -> None:
     async def test(broker: SmallCoordinator) -> None:
         broker.group_coordinator._shards[0].state = ShardState.loading
         member = {"group_id": "g", "member_id": "m", "generation_id": 1}

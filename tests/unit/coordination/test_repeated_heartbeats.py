@@ -1,5 +1,5 @@
-"""Heartbeats that repeat the last one, but for their epoch, get the right response without being
-parsed.
+"""A consumer's heartbeat that equals its last one, except for the epoch, gets the right response
+without being parsed.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ class Member:
         response.
         """
         self.correlation_id += 1
-        names = {"group_id": "g", "member_id": self.member_id, "member_epoch": epoch, "topic_partitions": None} | fields
-        request = build_message(schema_of(request_class(KEY, 1)), names)
+        body = {"group_id": "g", "member_id": self.member_id, "member_epoch": epoch, "topic_partitions": None} | fields
+        request = build_message(schema_of(request_class(KEY, 1)), body)
         frame = write_request(KEY, 1, self.correlation_id, "me", request)[4:]
         context = RequestContext(cast(Any, self.broker), self.connection, 1, "me", self.broker.authorizer)
         reply = repeat_heartbeat(context, read_request_header(frame), frame)

@@ -21,7 +21,9 @@ from tests.unit.kafka_errors import error_of
 
 
 class MemoryStates:
-    """Share coordinators that record the requests they get. `failure`: error of each request."""
+    """Share coordinators that keep states in memory. `states`: (group, topic id, partition) →
+    (state epoch, start offset). `failure`: error of each request.
+    """
 
     def __init__(self) -> None:
         self.states: dict[tuple[str, UUID, int], tuple[int, int]] = {}
@@ -141,7 +143,7 @@ def test_new_partitions_are_assigned_and_members_expire() -> None:
     run_with_states(test)
 
 
-def test_groups_of_another_kind_are_left_alone() -> None:
+def test_classic_requests_to_a_share_group_are_refused_and_an_empty_one_is_deleted() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
         add_topic(broker.image, "t", 1)
         joined = await send_heartbeat(broker, "m", 0)

@@ -1,8 +1,8 @@
 """Streams groups under random members: joins, deaths, new topics and failovers. Clients take their
 time to give tasks up, and lose responses.
 
-Invariants: no task is active at two members, no process has two copies of one. Each rule that keeps
-them is disabled in turn, and a check must detect that.
+Invariants: no task is active at two members, no process has two copies of a task. Each rule that
+keeps them is disabled in turn, and a check must detect that.
 """
 
 from random import Random

@@ -60,7 +60,7 @@ def test_a_missing_source_topic_is_a_status() -> None:
     assert "lines" in found.problem.detail and not found.task_counts and not found.missing
 
 
-def test_an_internal_topic_with_other_partitions_is_a_status() -> None:
+def test_an_internal_topic_with_a_wrong_partition_count_is_a_status() -> None:
     found = configure({"lines": 5, "counts": 4}, *COUNTING)
     assert found.problem is not None and found.problem.code is StreamsStatus.incorrectly_partitioned_topics
     assert "expected 5, found 4" in found.problem.detail

@@ -21,8 +21,8 @@ def members_of(processes: list[str], former: dict[str, TaskAssignment] | None = 
 
 
 def check_assignment(members: dict[str, StreamsAssignee], counts: dict[str, int], replicas: int, got: Any) -> None:
-    """Raises AssertionError unless all tasks are assigned, evenly, with `replicas` standby copies
-    in other processes.
+    """Raises AssertionError unless all tasks are assigned, evenly, and each stateful task has
+    `replicas` standby copies in other processes, as far as there are so many.
     """
     tasks = {Task(part, at) for part, count in counts.items() for at in range(count)}
     active = Counter(task for one in got.values() for task in tasks_of(one.active))
