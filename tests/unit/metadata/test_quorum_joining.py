@@ -1,4 +1,4 @@
-"""Founding a cluster, joining it, and electing a leader after all addresses have changed."""
+"""Founding a cluster, joining it, changes of voters and addresses, and isolated brokers."""
 
 from collections.abc import Callable
 

@@ -88,8 +88,8 @@ def become_candidate_without_pre_vote(state: RaftState, me: Replica) -> RaftStat
     return raft_rules.stand_for_election(expired, me) if expired.role is Role.PROSPECTIVE else expired
 
 
-def lead_with_one_vote(state: RaftState, voter: ReplicaKey, asked: RaftState, **others: Any) -> RaftState:
-    counted = raft_rules.count_vote(state, voter, asked, **others)
+def lead_with_one_vote(state: RaftState, voter: ReplicaKey, request_state: RaftState, **others: Any) -> RaftState:
+    counted = raft_rules.count_vote(state, voter, request_state, **others)
     return (
         replace(counted, role=Role.LEADER, leader=others["me"].key.broker)
         if counted.role is Role.CANDIDATE
