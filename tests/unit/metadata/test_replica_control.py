@@ -19,7 +19,7 @@ TOPIC = UUID(int=9)
 
 
 def proposal(small: SmallController, isr: tuple[int, ...], partition: int = 0, **overrides: int) -> IsrChangeRequest:
-    """`overrides`: `leader_epoch`, `partition_epoch`, or `epoch_N`: the broker epoch of member N."""
+    """`overrides`: `leader_epoch`, `partition_epoch`, or `epoch_N`, a member's broker epoch."""
     state = small.state(partition)
     epochs = {"leader_epoch": state.leader_epoch, "partition_epoch": state.partition_epoch}
     sent = {key: overrides.pop(key, value) for key, value in epochs.items()}

@@ -88,13 +88,18 @@ def test_stamped_batch_keeps_its_records_and_is_not_transactional() -> None:
     header = parse_batch_header(sent)
     sent = pack_batch(replace(header, attributes=header.attributes | DELETE_HORIZON_FLAG), sent[HEADER_SIZE:])
     found = stamped_batch(sent)
-    stamped_header = parse_batch_header(found)
-    assert has_valid_crc(found, stamped_header)
-    assert (stamped_header.base_offset, stamped_header.leader_epoch) == (7, 3)
-    assert (stamped_header.producer_id, stamped_header.base_sequence, stamped_header.count) == (PRODUCER_ID, 40, 3)
-    assert not stamped_header.is_transactional and not stamped_header.has_delete_horizon
+    after = parse_batch_header(found)
+    assert has_valid_crc(found, after)
+    assert (after.base_offset, after.leader_epoch, after.producer_id, after.base_sequence, after.count) == (
+        7,
+        3,
+        PRODUCER_ID,
+        40,
+        3,
+    )
+    assert not after.is_transactional and not after.has_delete_horizon
     before = [(one.timestamp_ms, one.key, one.value) for one in decode_batch(sent, header)]
-    assert [(one.timestamp_ms, one.key, one.value) for one in decode_batch(found, stamped_header)] == before
+    assert [(one.timestamp_ms, one.key, one.value) for one in decode_batch(found, after)] == before
     stamped = stamped_batch(sent, append_time_ms=NOW + 5)
     assert {one.timestamp_ms for one in decode_batch(stamped, parse_batch_header(stamped))} == {NOW + 5}
 
