@@ -114,7 +114,7 @@ async def test_producer_that_is_muted_for_each_throttle_time_sends_its_quota_in_
 
 
 @async_test
-async def test_every_version_of_produce_says_the_throttle_time(broker: SmallBroker) -> None:
+async def test_old_and_new_versions_of_produce_say_the_throttle_time(broker: SmallBroker) -> None:
     broker.add_topic("a")
     for version in (3, 5, 8, 9, 12):
         client = QuotaClient(broker)

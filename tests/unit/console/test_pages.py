@@ -97,8 +97,8 @@ async def test_first_page_of_ten_thousand_topics_is_small(tmp_path: Path) -> Non
             static_paths = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
             sizes = [int((await console.get(path)).headers["Content-Length"]) for path in static_paths]
             assert len(page.text) + sum(sizes) < MAX_PAGE_BYTES
-        found = await console.get("/topics?search=c-0123", **{"HX-Request": "true"})
-        assert "10 topics with “c-0123”" in found.text
+        search_page = await console.get("/topics?search=c-0123", **{"HX-Request": "true"})
+        assert "10 topics with “c-0123”" in search_page.text
         assert ">topic-09999</a>" in (await console.get("/topics?page=101")).text
         assert ">topic-09999</a>" in (await console.get("/topics?page=100000")).text
 

@@ -12,11 +12,11 @@ def pipelines(draw: st.DrawFn) -> list[PipelineView]:
     """Sources, then steps that read earlier views, then sinks."""
     views = [PipelineView(f"source{it}", "source", f"topic{it}") for it in range(draw(st.integers(1, 5)))]
     for kind in ("step", "sink"):
-        known = [view.name for view in views if view.kind != "sink"]
+        readable = [view.name for view in views if view.kind != "sink"]
         for number in range(draw(st.integers(0, 6))):
-            reads = draw(st.lists(st.sampled_from(known), max_size=4))
+            reads = draw(st.lists(st.sampled_from(readable), max_size=4))
             views.append(PipelineView(f"{kind}{number}", kind, reads=tuple(reads)))
-            known += [views[-1].name] if kind == "step" else []
+            readable += [views[-1].name] if kind == "step" else []
     return views
 
 

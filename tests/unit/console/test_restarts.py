@@ -139,6 +139,6 @@ def test_a_roll_is_described_in_sentences(report: RollReport, sentences: list[st
 
 
 def test_a_roll_that_waits_for_many_partitions_names_the_first() -> None:
-    found = list(describe_roll(RollReport((2,), "image", blocked_by=(BLOCKER,) * 25), lambda _: True))
-    assert len(found) == MAX_BLOCKERS + 2
-    assert found[-1] == "15 more partitions hold it up."
+    named = list(describe_roll(RollReport((2,), "image", blocked_by=(BLOCKER,) * 25), lambda _: True))
+    assert len(named) == MAX_BLOCKERS + 2
+    assert named[-1] == "15 more partitions hold it up."

@@ -28,7 +28,7 @@ def registry_with(*subjects: str) -> LoadedRegistry:
 
 
 @async_test
-async def test_subject_has_its_versions_and_what_changed(tmp_path: Path) -> None:
+async def test_page_of_a_subject_shows_its_versions_and_what_changed(tmp_path: Path) -> None:
     async with run_console(tmp_path, registry_with("t-value")) as console:
         listed = (await console.get("/schemas")).text
         assert "One subject" in listed

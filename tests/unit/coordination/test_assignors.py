@@ -86,7 +86,7 @@ def test_no_partition_can_be_moved_to_a_member_that_has_two_fewer(
 
 
 @given(topics=subscriptions, counts=counts)
-def test_an_assignment_that_is_right_stays(topics: list[frozenset[UUID]], counts: dict[UUID, int]) -> None:
+def test_a_balanced_assignment_stays(topics: list[frozenset[UUID]], counts: dict[UUID, int]) -> None:
     targets = assign_uniformly(members_of(topics, {}), counts)
     assert assign_uniformly(members_of(topics, targets), counts) == targets
 

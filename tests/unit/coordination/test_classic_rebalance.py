@@ -91,8 +91,8 @@ def test_join_group_is_read_as_by_kio(version: int, sent: JoinGroupRequest) -> N
     header = read_request_header(frame)
     read = read_request(frame, header, JoinGroupRequest)
     context = RequestContext(cast(Any, None), ConnectionState("10.0.0.1", 1, "PLAINTEXT"), version, "me", AllowAll())
-    group_id, found = read_join_group(context, Cursor(frame, header.body_offset), version)
-    assert (group_id, fields_of(found)) == (sent.group_id, fields_of(build_join_request(context, read)))
+    group_id, parsed = read_join_group(context, Cursor(frame, header.body_offset), version)
+    assert (group_id, fields_of(parsed)) == (sent.group_id, fields_of(build_join_request(context, read)))
 
 
 @pytest.mark.parametrize("version", SYNC_GROUP_VERSIONS)
@@ -102,8 +102,8 @@ def test_sync_group_is_read_as_by_kio(version: int, sent: SyncGroupRequest) -> N
     frame = bytes(encode_request(ApiKey.SYNC_GROUP, version, sent))
     header = read_request_header(frame)
     read = read_request(frame, header, SyncGroupRequest)
-    group_id, found = read_sync_group(Cursor(frame, header.body_offset), version)
-    assert (group_id, fields_of(found)) == (sent.group_id, fields_of(build_sync_request(read)))
+    group_id, parsed = read_sync_group(Cursor(frame, header.body_offset), version)
+    assert (group_id, fields_of(parsed)) == (sent.group_id, fields_of(build_sync_request(read)))
 
 
 @pytest.mark.parametrize("version", JOIN_GROUP_VERSIONS)
@@ -156,8 +156,8 @@ class Member:
         return self.send(ApiKey.JOIN_GROUP, self.join_version, protocols=protocols, **timeouts)
 
     def sync(self, generation: int, assignments: dict[str, bytes]) -> Any:
-        given = tuple({"member_id": id, "assignment": assignment} for id, assignment in assignments.items())
-        values = {"generation_id": generation, "protocol_name": "range", "assignments": given}
+        entries = tuple({"member_id": id, "assignment": assignment} for id, assignment in assignments.items())
+        values = {"generation_id": generation, "protocol_name": "range", "assignments": entries}
         return self.send(ApiKey.SYNC_GROUP, self.sync_version, **values)
 
     async def get_id(self) -> None:

@@ -134,7 +134,7 @@ def test_a_heartbeat_of_another_member_is_parsed() -> None:
     run_with_coordinator(test)
 
 
-def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
+def test_a_repeated_heartbeat_follows_changes_of_rights_and_of_the_coordinator() -> None:
     async def test(broker: SmallCoordinator) -> None:
         broker.authorizer = rights = DenyAll()
         rights.denies = False

@@ -92,9 +92,9 @@ def test_a_repeated_heartbeat_follows_changes_of_the_group() -> None:
         await second.send(0, **JOIN)
         response = await first.send(1)
         assert first.was_repeated
-        given = response.assignment.topic_partitions
-        assert sum(len(one.partitions) for one in given) == 1 and response.member_epoch == 1
-        owned = tuple({"topic_id": one.topic_id, "partitions": one.partitions} for one in given)
+        assigned = response.assignment.topic_partitions
+        assert sum(len(one.partitions) for one in assigned) == 1 and response.member_epoch == 1
+        owned = tuple({"topic_id": one.topic_id, "partitions": one.partitions} for one in assigned)
         response = await first.send(1, topic_partitions=owned)
         assert not first.was_repeated
         assert response.member_epoch == 2

@@ -210,19 +210,19 @@ def test_every_partition_has_a_member_and_every_member_a_partition(
 ) -> None:
     partitions = {topic: frozenset(range(count)) for topic, count in zip(TOPICS, counts, strict=True)}
     assignable = {name: AssignableMember(topics, target) for name, (topics, target) in members.items()}
-    found = assign_shares(assignable, partitions)
-    assert found.keys() == members.keys()
-    for name, assignment in found.items():
+    assigned = assign_shares(assignable, partitions)
+    assert assigned.keys() == members.keys()
+    for name, assignment in assigned.items():
         topics, _ = members[name]
         for topic, mine in assignment.items():
             assert topic in topics and mine <= partitions[topic]
         assert assignment or not any(partitions[topic] for topic in topics)
     for topic in TOPICS:
         if any(topic in topics for topics, _ in members.values()):
-            held = frozenset().union(*(one.get(topic, frozenset()) for one in found.values()))
+            held = frozenset().union(*(one.get(topic, frozenset()) for one in assigned.values()))
             assert held == partitions[topic]
-    again = {name: AssignableMember(topics, found[name]) for name, (topics, _) in members.items()}
+    again = {name: AssignableMember(topics, assigned[name]) for name, (topics, _) in members.items()}
     if len({topics for topics, _ in members.values()}) == 1:
-        assert assign_shares(again, partitions) == found
-        sizes = [sum(map(len, one.values())) for one in found.values()]
+        assert assign_shares(again, partitions) == assigned
+        sizes = [sum(map(len, one.values())) for one in assigned.values()]
         assert max(sizes) - min(sizes) <= 1

@@ -111,10 +111,10 @@ def test_replicas_are_in_one_cell_that_can_hold_them(
         for cell, brokers in group_by_cell(usable, cells).items()
     }
     for replicas in placed:
-        found = count_domains([broker_of[it] for it in replicas])
+        domains = count_domains([broker_of[it] for it in replicas])
         assert len(set(replicas)) == factor
-        assert found.racks == min(factor, all_domains.racks)
-        assert found.nodes == min(factor, all_domains.nodes)
+        assert domains.racks == min(factor, all_domains.racks)
+        assert domains.nodes == min(factor, all_domains.nodes)
         if can_hold[cells[replicas[0]]]:
             assert len({cells[it] for it in replicas}) == 1
     leaders = Counter(dict.fromkeys(broker_of, 0))
@@ -157,11 +157,11 @@ def test_a_small_topic_is_led_in_many_cells_and_all_racks() -> None:
 
 def max_followed_leaders(placed: Sequence[Sequence[int]]) -> int:
     """The most leaders that one broker follows."""
-    found = defaultdict(set)
+    followed = defaultdict(set)
     for leader, *followers in placed:
         for it in followers:
-            found[it].add(leader)
-    return max(map(len, found.values()))
+            followed[it].add(leader)
+    return max(map(len, followed.values()))
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(10, 1000), (1000, 10)])

@@ -56,9 +56,9 @@ def write_file_of_version_0_1(folder: Path, *voters: tuple[int, UUID]) -> None:
 
 def test_a_file_of_version_0_1_is_taken_over_by_its_only_voter(tmp_path: Path) -> None:
     write_file_of_version_0_1(tmp_path, ME)
-    found = open_file(tmp_path)
-    assert found.stored == ElectionState(8)
-    assert [voter.key for voter in found.register_voters] == [ME]
+    opened = open_file(tmp_path)
+    assert opened.stored == ElectionState(8)
+    assert [voter.key for voter in opened.register_voters] == [ME]
 
 
 @pytest.mark.parametrize("voters", [(ME, OTHER), (OTHER,)])

@@ -152,14 +152,14 @@ def find_violation(rules: Rules) -> Exploration:
         led_world(short),
         contested_world(Budget(epochs=4)),
     ):
-        found = explore(start, rules, 2_500)
-        if found.violation is not None:
-            return found
+        exploration = explore(start, rules, 2_500)
+        if exploration.violation is not None:
+            return exploration
     for seed in range(MAX_WALKS):
-        found = random_walk(large_world(seed), rules, Random(seed), STEPS)
-        if found.violation is not None:
+        exploration = random_walk(large_world(seed), rules, Random(seed), STEPS)
+        if exploration.violation is not None:
             break
-    return found
+    return exploration
 
 
 @pytest.mark.parametrize("rule", WRONG_RULES)

@@ -96,7 +96,7 @@ def test_one_voter_becomes_three_when_there_are_two_candidates() -> None:
     assert propose(voters(1, 2, 3), *map(candidate, range(1, 6)), max_voters=5) == [1, 2, 3, 4]
 
 
-def test_a_lost_voter_is_replaced_by_adding_first() -> None:
+def test_a_lost_voter_is_removed_after_its_successor_was_added() -> None:
     three = (candidate(1), candidate(2), candidate(3, lost=True))
     assert propose(voters(1, 2, 3), *three) is None
     assert propose(voters(1, 2, 3), *three, candidate(4)) == [1, 2, 3, 4]

@@ -191,8 +191,8 @@ class AppendedMirrorWorld:
         )
         while (outcome := process_partition_data(mirrored, copy_response(data), 1.0)) is FetchOutcome.new_epochs:
             mirrored.source_epochs = mirrored.unrecorded_epochs
-            known = AppendedPartitionRecord(TOPIC, self.ids[name], 0, mirrored.unrecorded_epochs)
-            self.image.appended_partitions[TOPIC, self.ids[name], 0] = known
+            record = AppendedPartitionRecord(TOPIC, self.ids[name], 0, mirrored.unrecorded_epochs)
+            self.image.appended_partitions[TOPIC, self.ids[name], 0] = record
         assert outcome in (FetchOutcome.unchanged, FetchOutcome.advanced), mirrored.reason
         return outcome is FetchOutcome.advanced
 

@@ -41,8 +41,8 @@ NEWARK_CLUSTER = SourceMetadata(
 
 def region(*sources: AppendedSourceDescription) -> SourceMetadata:
     """Metadata of the region's cluster, to whose topic `t` these sources are appended."""
-    found = view(t=2)
-    return replace(found, topics={"t": replace(found.topics["t"], sources=sources)})
+    metadata = view(t=2)
+    return replace(metadata, topics={"t": replace(metadata.topics["t"], sources=sources)})
 
 
 class CarriedSourcesWorld(MirrorPlanWorld):
@@ -72,11 +72,11 @@ class CarriedSourcesWorld(MirrorPlanWorld):
 
     async def append_newark(self) -> list[object]:
         """Plans the mirror `newark`, adds its source if the plan says so, and returns the steps."""
-        found = list(plan_appended(self.image, mirror_configs(self.image)["newark"], NEWARK_CLUSTER, None, 1, HERE))
-        for step in found:
+        steps = list(plan_appended(self.image, mirror_configs(self.image)["newark"], NEWARK_CLUSTER, None, 1, HERE))
+        for step in steps:
             if isinstance(step, AddSource):
                 await self.controller.mirror_control.add_source(step.source)
-        return list(found)
+        return list(steps)
 
 
 @async_test
@@ -139,7 +139,7 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     assert [one.carried for one in world.sources().values()] == [True]
     await world.set_configs(role=FAILED_OVER)
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": REPLICATE})
-    assert [type(found) for found in await world.append_newark()] == [AddSource]
+    assert [type(step) for step in await world.append_newark()] == [AddSource]
     assert [one.producer_id for one in active_sources(world.image, world.topic_id).values()] == [
         FIRST_RESERVED_PRODUCER_ID + 11
     ]

@@ -69,8 +69,8 @@ def test_logs_are_identical_below_the_divergence_offset_and_differ_at_it(seed: i
     both = range(max(original.start, copy.start), at)
     assert all(original.at(offset) == copy.at(offset) for offset in both)
     assert at <= min(original.end, copy.end)
-    here, there = original.at(at), copy.at(at)
-    assert here is None or there is None or here != there, (
+    first, copied = original.at(at), copy.at(at)
+    assert first is None or copied is None or first != copied, (
         "the record at the divergence offset is the first that differs"
     )
 

@@ -96,10 +96,10 @@ async def test_join_offset_begins_a_leader_epoch_and_truncation_needs_consent() 
     assert mirrored_partition(world.image, world.topic_id, 0).joined == -1
     before = world.image.topics["t"].partitions[0]
     await world.report(joined=5, epochs=((2, 0),))
-    after, known = world.image.topics["t"].partitions[0], mirrored_partition(world.image, world.topic_id, 0)
+    after, mirrored = world.image.topics["t"].partitions[0], mirrored_partition(world.image, world.topic_id, 0)
     assert (after.leader, after.isr) == (before.leader, before.isr)
     assert (after.leader_epoch, after.partition_epoch) == (before.leader_epoch + 1, before.partition_epoch + 1)
-    assert (known.joined, known.joined_epoch, known.epochs) == (5, before.leader_epoch, ((2, 0),))
+    assert (mirrored.joined, mirrored.joined_epoch, mirrored.epochs) == (5, before.leader_epoch, ((2, 0),))
     assert not is_mirrored(world.image, link, topic), "one partition of two has joined"
     await world.set_configs(on_divergence="Truncate")
     await world.report(1, joined=7, cut=3)
@@ -138,8 +138,8 @@ async def test_topic_can_fail_over_and_be_adopted_again() -> None:
     await world.set_configs(role="Replicate")
     await world.adopt()
     assert not world.image.is_writable(world.topic_id, 0)
-    known = mirrored_partition(world.image, world.topic_id, 0)
-    assert (known.joined, known.end, known.epochs) == (-1, 9, ((1, 0),)), (
+    mirrored = mirrored_partition(world.image, world.topic_id, 0)
+    assert (mirrored.joined, mirrored.end, mirrored.epochs) == (-1, 9, ((1, 0),)), (
         "the failover offset and the epochs remain, the join offset does not"
     )
     assert not is_mirrored(world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"])

@@ -44,15 +44,15 @@ class AppendedPlanWorld:
 
     async def apply(self, mirror: str, source: SourceMetadata) -> list[SyncStep]:
         """Carries out the planned steps, and returns them."""
-        found = list(
+        steps = list(
             plan_appended(self.image, mirror_configs(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE)
         )
-        for step in found:
+        for step in steps:
             if isinstance(step, AddSource):
                 await self.controller.mirror_control.add_source(step.source)
             elif isinstance(step, ResumeSource):
                 await self.controller.mirror_control.resume_source(step.topic_id, step.source_id)
-        return found
+        return steps
 
     def sources(self) -> dict[UUID, AppendedSourceRecord]:
         return active_sources(self.image, self.image.topics["t"].id)
