@@ -44,7 +44,7 @@ class MissingController:
 
 
 class SmallBroker:
-    """Broker 1. `settings`: with underscores for dots."""
+    """Broker 1. `settings`: of the broker, with underscores for dots."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         base = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
@@ -131,7 +131,7 @@ def batch(*values: bytes, **options: Any) -> bytes:
 
 
 def append(partition: Partition, *values: bytes, **options: Any) -> None:
-    """Appends one batch with acks=all: a client's, or with `control` one of the broker itself."""
+    """Appends one batch with acks=all, as a client's or, with `control`, as the broker's own."""
     partition.append_records(batch(*values, **options), acks=-1, from_client=not options.get("control", False))
 
 

@@ -28,7 +28,7 @@ class ControllerApis:
         broker = SimpleNamespace(
             active_controller=active_controller,
             image=small.image,
-            cluster_id="",  # as of a controller that was elected while it starts
+            cluster_id="",  # as on a controller that is elected during its start
             quorum=SimpleNamespace(cluster_id="c"),
             node_id=1,
             config=Config.of({"log.dirs": "/nowhere"}),

@@ -20,7 +20,7 @@ Topic = str | uuid.UUID
 def produce_request(
     batches: Mapping[tuple[str, int], bytes | None], acks: int = -1, timeout_ms: int = 1000
 ) -> ProduceRequest:
-    """`batches`: (topic, partition) → records."""
+    """`batches`: (topic, partition) → records; None: null."""
     names = dict.fromkeys(topic for topic, _ in batches)
     return ProduceRequest(
         transactional_id=None,

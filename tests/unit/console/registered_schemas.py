@@ -1,4 +1,4 @@
-"""A schema registry without a topic and a broker, in which tests register schemas."""
+"""A schema registry in which tests register schemas, without a topic and a broker."""
 
 from types import SimpleNamespace
 from typing import Any, cast

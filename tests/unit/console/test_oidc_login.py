@@ -72,7 +72,7 @@ Respond = Callable[[web.Request], Any]
 
 
 async def redeem(respond: Respond, *, secret: str = "s c", methods: tuple[str, ...] = ()) -> str:
-    """Redeem a code at a provider whose token endpoint calls `respond`; returns the id token.
+    """Redeems a code at a provider whose token endpoint calls `respond`; returns the id token.
     `methods`: how the provider lets clients authenticate; empty: it does not say.
     """
 

@@ -11,7 +11,7 @@ from ottla_broker.wire.errors import KafkaError
 
 class MemoryJournal:
     """`delay_s`: duration of replication. `failure`: error of each append. `batch_count`: how many
-    batch_count were appended.
+    batches were appended.
     """
 
     def __init__(self, partition: int = 0, topic: str = "__consumer_offsets") -> None:

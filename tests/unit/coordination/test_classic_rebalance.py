@@ -172,7 +172,7 @@ async def rebalance(first: Member, second: Member) -> int:
     joining = second.join()
     assert not joining.done()
     rejoined = first.join()
-    assert rejoined.done() and joining.done(), "both are answered in the turn of the last one"
+    assert rejoined.done() and joining.done(), "both are answered in the turn of the last JoinGroup"
     leading, following = rejoined.result(), joining.result()
     generation = int(leading.generation_id)
     assert following.generation_id == generation

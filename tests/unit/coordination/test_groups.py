@@ -204,7 +204,7 @@ def test_partition_that_moved_before_loading_began_is_ignored() -> None:
             async def wait_until_recovered(self) -> None:
                 raise KafkaError(ErrorCode.not_leader_or_follower)
 
-        broker.groups.unload(0)  # before the task that loads
+        broker.groups.unload(0)  # before the loading task runs
         await broker.groups.load(FormerLeaderJournal())
         assert broker.groups.list_groups() == []
         assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator

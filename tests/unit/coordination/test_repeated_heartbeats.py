@@ -60,7 +60,7 @@ class Member:
 
 
 async def join_and_repeat_heartbeat(member: Member) -> Any:
-    """The member joins, reports nothing new, and repeats that."""
+    """The member joins, reports nothing new, and repeats that heartbeat. Returns the response."""
     joined = await member.send(0, **JOIN)
     parsed = await member.send(joined.member_epoch)
     assert not member.was_repeated

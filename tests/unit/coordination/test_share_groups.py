@@ -53,7 +53,7 @@ def run_with_states(test: Callable[[CoordinatorBroker, MemoryStates], Awaitable[
 
 
 async def send_heartbeat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any) -> ShareHeartbeatResult:
-    """A heartbeat; a member that joins subscribes to t."""
+    """Sends a heartbeat. A member that joins subscribes to t."""
     if epoch == 0:
         fields = {"subscribed_topic_names": ("t",)} | fields
     return await broker.groups.share_groups_of("g").heartbeat("g", ShareHeartbeat(member, epoch, **fields))

@@ -1,5 +1,5 @@
 """How many turns of the event loop the requests of groups take: none or one, whatever else the
-broker serves. In each turn it serves a request of every other connection.
+broker serves. In each turn the broker serves a request of every other connection.
 """
 
 import asyncio

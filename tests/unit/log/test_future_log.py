@@ -163,7 +163,7 @@ def test_log_in_two_directories_is_loaded_from_the_one_with_more_records(source:
     append(log)
     future = FutureLog(log, source, target)
     copy_all(future)
-    future.swap()  # and no more: the former folder stays
+    future.swap()  # without removing the source: the former folder stays
     append(log)
     first, second = reopen(source), reopen(target)
     assert [(directory, found.end) for directory, found in find_duplicates([first, second])] == [(first, 5)]

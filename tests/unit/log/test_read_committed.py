@@ -1,7 +1,8 @@
-"""A read_committed consumer reads each record that is of a committed transaction or of none, once.
+"""A read_committed consumer reads each record of a committed transaction, and each record outside
+of transactions, once.
 
-The log before may have segments that end inside transactions, and was truncated, crashed or copied
-by a follower. It is compared with a model, a list of batches.
+Segments of the log may end inside transactions, and the log may have been truncated, reopened after
+a crash, or copied by a follower. The log is compared with a model, a list of batches.
 """
 
 import asyncio
@@ -82,7 +83,7 @@ class Batch:
 
 @dataclass
 class Model:
-    """The batches of a log, and the numbers of the producers' open transactions."""
+    """The batches of a log and its high watermark."""
 
     batches: list[Batch] = field(default_factory=list)
     high_watermark: int = 0

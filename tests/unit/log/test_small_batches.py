@@ -28,7 +28,7 @@ def append_one_by_one(log: PartitionLog, batches: Sequence[bytes]) -> list[Resul
 
 
 def append_joined(log: PartitionLog, batches: Sequence[bytes]) -> list[Result]:
-    """As a broker does: the batches that are not joined are appended one by one."""
+    """Appends batches as a broker does: those that are not joined are appended one by one."""
     joined = log.append_small_batches([bytearray(one) for one in batches], leader_epoch=3, now_ms=NOW)
     done = len(joined.first_offsets)
     assert joined.byte_count == sum(map(len, batches[:done]))

@@ -1,4 +1,4 @@
-"""Batches with which a partition's leader lets a transaction begin and end in its log."""
+"""What a partition's leader checks before a transaction begins or ends in its log."""
 
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.transaction_verification import VerificationGuard

@@ -180,8 +180,8 @@ class AppendedMirrorWorld:
         self.leader.append_records(encode_batch([Record(1, b"k", f"ours {self.own_records}".encode())]), acks=1)
 
     def mirror(self, name: str | None = None, mirrored: MirroredPartition | None = None, max_batches: int = 0) -> bool:
-        """Fetches once from a source. Returns True if the position advanced. `name`: None: any.
-        `mirrored`: None: that of the present fetcher. `max_batches`: 0: from 1 to 6.
+        """Fetches once from a source. Returns True if the position advanced. `name`: any if
+        None. `mirrored`: the present fetcher's if None. `max_batches`: from 1 to 6 if 0.
         """
         name = name or self.random.choice(list(MIRRORS))
         mirrored = mirrored or self.mirrored[name]

@@ -129,8 +129,8 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     for command in (world.controller.mirror_control.fail_back, world.controller.mirror_control.adopt_topic):
         with pytest.raises(KafkaError, match="end that first"):
             await command(request, world.topic_id)
-    # The source ends; the topic is mirrored again, while another cluster continues, and fails over
-    # again.
+    # The source ends and the topic is mirrored again, while another cluster continues. Then the
+    # topic fails over again.
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": FAILED_OVER})
     await world.controller.mirror_control.fail_back(
         replace_fields(request, source_id=world.image.mirrored_topics[world.topic_id].source_id, sources=(NEWARK,)),

@@ -1,4 +1,4 @@
-"""Responses of a source that this version does not understand."""
+"""Invalid responses of a source cluster."""
 
 import asyncio
 from dataclasses import dataclass
