@@ -244,7 +244,7 @@ def test_error_names_a_damaged_checkpoint(tmp_path: Path, text: str) -> None:
         open_directory(tmp_path)
 
 
-def test_empty_checkpoint_file_has_no_offsets(tmp_path: Path) -> None:
+def test_empty_checkpoint_file_is_accepted(tmp_path: Path) -> None:
     close_directory(open_directory(tmp_path))
     (tmp_path / "recovery-point-offset-checkpoint").write_text("")
     close_directory(open_directory(tmp_path))
