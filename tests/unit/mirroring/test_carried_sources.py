@@ -139,7 +139,7 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     assert [one.carried for one in world.sources().values()] == [True]
     await world.set_configs(role=FAILED_OVER)
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": REPLICATE})
-    assert [type(step) for step in await world.append_newark()] == [AddSource]
+    assert [type(one) for one in await world.append_newark()] == [AddSource]
     assert [one.producer_id for one in active_sources(world.image, world.topic_id).values()] == [
         FIRST_RESERVED_PRODUCER_ID + 11
     ]
