@@ -44,7 +44,7 @@ class MissingController:
 
 
 class SmallBroker:
-    """Broker 1. `settings`: with underscores for dots."""
+    """Broker 1. `settings`: of the broker, with underscores for dots."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         base = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
@@ -71,7 +71,7 @@ class SmallBroker:
     def add_topic(
         self, name: str, partitions: int = 1, config: LogConfig | None = None, replicas: tuple[int, ...] = (ME,)
     ) -> list[Partition]:
-        """Creates a topic that this broker leads. `replicas`: of each partition."""
+        """Creates a topic that this broker leads. `replicas`: of each partition, all in sync."""
         topic = TopicImage(name, self.runtime.new_uuid())
         self.image.topics[name] = topic
         self.image.topic_names[topic.id] = name
@@ -131,7 +131,7 @@ def batch(*values: bytes, **options: Any) -> bytes:
 
 
 def append(partition: Partition, *values: bytes, **options: Any) -> None:
-    """Appends one batch, as a producer's with acks=all."""
+    """Appends one batch with acks=all, as a client's or, with `control`, as the broker's own."""
     partition.append_records(batch(*values, **options), acks=-1, from_client=not options.get("control", False))
 
 

@@ -48,7 +48,7 @@ def decode_fetch(reply: Reply, version: int = 12) -> Any:
 
 
 async def decode_delayed_fetch(reply: Reply) -> Any:
-    """The response of version 12 of a Fetch handler that waited, within 10 s."""
+    """Waits at most 10 s for the response, in version 12, of a Fetch handler that waits."""
     return await _decode_delayed(reply, ApiKey.FETCH, 12)
 
 
@@ -58,7 +58,7 @@ def decode_produce(reply: Reply, version: int = 9) -> Any:
 
 
 async def decode_delayed_produce(reply: Reply) -> Any:
-    """The response of version 9 of a Produce handler that waited, within 10 s."""
+    """Waits at most 10 s for the response, in version 9, of a Produce handler that waits."""
     return await _decode_delayed(reply, ApiKey.PRODUCE, 9)
 
 

@@ -15,8 +15,8 @@ from tests.unit.metadata.small_controller import SmallController
 
 
 class ControllerApis:
-    """Sends requests to the handlers of a broker that is, unless `is_controller` is false, the
-    controller.
+    """Sends requests to the handlers of a broker, which is the controller unless `is_controller`
+    is false.
     """
 
     def __init__(self, small: SmallController, *, is_controller: bool = True, authorizer: Authorizer | None = None):
@@ -28,7 +28,7 @@ class ControllerApis:
         broker = SimpleNamespace(
             active_controller=active_controller,
             image=small.image,
-            cluster_id="",  # as of a controller that was elected while it starts
+            cluster_id="",  # as on a controller that is elected during its start
             quorum=SimpleNamespace(cluster_id="c"),
             node_id=1,
             config=Config.of({"log.dirs": "/nowhere"}),

@@ -1,4 +1,4 @@
-"""Produce and Fetch requests of any version, as classes of kio."""
+"""Produce and Fetch requests as classes of kio, for any version that has their fields."""
 
 import datetime
 import uuid
@@ -20,7 +20,7 @@ Topic = str | uuid.UUID
 def produce_request(
     batches: Mapping[tuple[str, int], bytes | None], acks: int = -1, timeout_ms: int = 1000
 ) -> ProduceRequest:
-    """`batches`: (topic, partition) → records."""
+    """`batches`: (topic, partition) → records; None: null."""
     names = dict.fromkeys(topic for topic, _ in batches)
     return ProduceRequest(
         transactional_id=None,
@@ -52,7 +52,9 @@ def fetch_request(
     forget: Sequence[tuple[Topic, int]] = (),
     epoch: int = -1,
 ) -> Any:
-    """`offsets`: (topic name or id, partition) → offset. With ids it is a request of version 13."""
+    """`offsets`: (topic name or id, partition) → offset. With ids the request is of version 13,
+    else of version 12.
+    """
     named = not any(isinstance(topic, uuid.UUID) for topic, _ in [*offsets, *forget])
     common: dict[str, Any] = {
         "max_wait": i32Timedelta.parse(datetime.timedelta(milliseconds=wait_ms)),

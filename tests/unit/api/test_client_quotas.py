@@ -38,7 +38,9 @@ PLENTY = 1 << 30
 
 @dataclass
 class QuotaClient:
-    """Sends requests as User:alice with the client id `me` to a broker whose clock is `now_s`."""
+    """Sends requests as User:alice with the client id `me` to a broker whose clock is `now_s`.
+    `muted_s`: for how long the connection was muted, each time.
+    """
 
     broker: SmallBroker
     now_s: float = 1000.0
@@ -67,15 +69,15 @@ class QuotaClient:
         """The throttle time in ms, and the size of the request."""
         response, sent = await self.send(ApiKey.PRODUCE, version, produce_request({("a", 0): batch(bytes(size))}))
         assert response.responses[0].partition_responses[0].error_code is ErrorCode.none
-        return milliseconds(response), sent
+        return throttle_time_ms(response), sent
 
     async def fetch(self, offset: int = 0, **more: Any) -> tuple[Any, int]:
         """The response and its throttle time in ms."""
         response, _ = await self.send(ApiKey.FETCH, 12, fetch_request({("a", 0): offset}, **more))
-        return response, milliseconds(response)
+        return response, throttle_time_ms(response)
 
 
-def milliseconds(response: Any) -> int:
+def throttle_time_ms(response: Any) -> int:
     return int(response.throttle_time / timedelta(milliseconds=1))
 
 
@@ -88,13 +90,13 @@ async def test_producer_is_answered_at_once_and_muted_until_it_is_within_its_quo
     broker.add_topic("a")
     client = QuotaClient(broker)
     client.set_quota(producer_byte_rate=1000.0)
-    sent, waited_ms = 0, 0
+    sent, total_throttle_ms = 0, 0
     while not client.muted_s:
         throttle_ms, size = await client.produce(900)
-        sent, waited_ms = sent + size, waited_ms + throttle_ms
+        sent, total_throttle_ms = sent + size, total_throttle_ms + throttle_ms
     assert sent > 10_000 >= sent - size  # ten seconds' worth at once, and not one request more
-    assert waited_ms == pytest.approx((sent / 10 - 1000) / 1000 * 10_000, abs=1)
-    assert client.muted_s == [waited_ms / 1000]
+    assert total_throttle_ms == pytest.approx((sent / 10 - 1000) / 1000 * 10_000, abs=1)
+    assert client.muted_s == [total_throttle_ms / 1000]
 
 
 @async_test
@@ -112,7 +114,7 @@ async def test_producer_that_is_muted_for_each_throttle_time_sends_its_quota_in_
 
 
 @async_test
-async def test_every_version_of_produce_says_the_throttle_time(broker: SmallBroker) -> None:
+async def test_old_and_new_versions_of_produce_say_the_throttle_time(broker: SmallBroker) -> None:
     broker.add_topic("a")
     for version in (3, 5, 8, 9, 12):
         client = QuotaClient(broker)
@@ -135,9 +137,9 @@ async def test_throttled_fetch_is_empty_and_is_not_counted(broker: SmallBroker) 
     assert second.responses == () and 0 < throttle_ms <= 1000
     assert client.muted_s == [throttle_ms / 1000]
     client.now_s += throttle_ms / 1000
-    third, throttle_ms = await client.fetch(offset=20)  # what the second was to get
+    third, throttle_ms = await client.fetch(offset=20)  # the records that the second did not get
     assert throttle_ms == 0 and fetched_bytes(third) <= 1000
-    client.now_s += (sent + fetched_bytes(third)) / 1000  # all that was sent, and nothing else, is waited for
+    client.now_s += (sent + fetched_bytes(third)) / 1000  # the time for what was sent, and for nothing else
     fourth, throttle_ms = await client.fetch()
     assert throttle_ms == 0 and fetched_bytes(fourth) == sent
 
@@ -173,7 +175,7 @@ async def test_batch_larger_than_all_windows_is_sent_to_an_idle_consumer_which_t
 
 
 @async_test
-async def test_throttled_first_fetch_of_a_session_begins_none_and_a_later_one_keeps_it(broker: SmallBroker) -> None:
+async def test_throttled_fetch_keeps_its_session_but_begins_none(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     append(partition, bytes(9000))
     client = QuotaClient(broker)
@@ -197,10 +199,10 @@ async def test_time_of_the_brokers_thread_is_limited_by_request_percentage(broke
     quotas = broker.client_quotas.of_client("alice", "me")
     assert quotas.request is not None
     response, _ = await client.send(ApiKey.PRODUCE, 9, produce_request({("a", 0): batch(b"x")}))
-    assert milliseconds(response) == 0
+    assert throttle_time_ms(response) == 0
     quotas.request.take(100 * 1.05, client.now_s)  # 1.05 s of the thread in 10 s
     response, _ = await client.send(ApiKey.PRODUCE, 9, produce_request({("a", 0): batch(b"x")}))
-    assert milliseconds(response) == 500  # (10.5 − 10) / 10 × 10 s
+    assert throttle_time_ms(response) == 500  # (10.5 − 10) / 10 × 10 s
     quotas.request.take(100 * 5.0, client.now_s)
     found, throttle_ms = await client.fetch()
     assert throttle_ms == 1000 and found.responses == ()  # at most one window at once, and nothing is read
@@ -221,7 +223,7 @@ async def test_processing_time_of_handlers_is_measured(broker: SmallBroker) -> N
 
 
 @async_test
-async def test_others_and_followers_are_not_throttled(broker: SmallBroker) -> None:
+async def test_users_without_quotas_and_followers_are_not_throttled(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     append(partition, bytes(9000))
     client = QuotaClient(broker)
@@ -264,12 +266,12 @@ async def test_created_partitions_are_limited_and_strict_requests_get_an_error(t
         async def create(version: int, *topics: tuple[str, int]) -> tuple[list[ErrorCode], int]:
             context = RequestContext(broker, connection, version, "me", AllowAll())
             response = await create_topics(context, creation_request(*topics))
-            return [topic.error_code for topic in response.topics], milliseconds(response)
+            return [topic.error_code for topic in response.topics], throttle_time_ms(response)
 
         exceeded = ErrorCode.throttling_quota_exceeded
         assert await create(7, ("a", 8), ("b", 8), ("c", 1)) == ([ErrorCode.none] * 2 + [exceeded], 5000)
         assert "c" not in broker.image.topics
-        assert await create(5, ("d", 2)) == ([ErrorCode.none], 7000)  # its client does not know the error
+        assert await create(5, ("d", 2)) == ([ErrorCode.none], 7000)  # clients of version 5 do not know the error
         assert await create(7, ("a", 1)) == ([ErrorCode.topic_already_exists], 0)  # what fails is not charged
         now_s = 7.0
         assert await create(7, ("c", 1)) == ([ErrorCode.none], 0)

@@ -85,7 +85,7 @@ async def test_broker_registers_sends_heartbeats_and_is_unregistered() -> None:
     response = await send(AllocateProducerIdsRequest(broker_id=BrokerId(7), broker_epoch=i64(100)))
     assert (response.error_code, response.producer_id_len) == (ErrorCode.none, 1000)
     first = response.producer_id_start
-    assert first >= 1 << 40, "no id of another cluster, whose records may be mirrored here"
+    assert first >= 1 << 40, "ids differ from those of another cluster, whose records may be mirrored here"
     response = await send(AllocateProducerIdsRequest(broker_id=BrokerId(7), broker_epoch=i64(100)))
     assert response.producer_id_start == first + 1000
     response = await send(AllocateProducerIdsRequest(broker_id=BrokerId(8), broker_epoch=i64(100)))

@@ -38,10 +38,10 @@ KAFKA_APIS = [api for api in APIS if api.key < FIRST_OWN_KEY]
 def test_declared_versions_are_those_of_kio(api: Api) -> None:
     name = api.key.name.lower()
     assert api_key_map[api.key] == name
-    known = schema_name_map[name]
-    assert api.versions[1] == max(known)
-    assert api.versions[0] == min(known) or api.key is ApiKey.PRODUCE  # rule 16: produce is offered from 0
-    flexible = [version for version in sorted(known) if getattr(request_class(api.key, version), "__flexible__")]  # noqa: B009
+    kio_versions = schema_name_map[name]
+    assert api.versions[1] == max(kio_versions)
+    assert api.versions[0] == min(kio_versions) or api.key is ApiKey.PRODUCE  # rule 16: produce is offered from 0
+    flexible = [version for version in sorted(kio_versions) if getattr(request_class(api.key, version), "__flexible__")]  # noqa: B009
     assert api.flexible == (flexible[0] if flexible else None)
 
 

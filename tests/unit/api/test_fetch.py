@@ -17,7 +17,7 @@ from tests.unit.authorizers import DenyAll
 
 
 def only_partition(response: Any) -> Any:
-    """The partition of a response that has one."""
+    """The only partition of a response; the response has no error of its own."""
     assert getattr(response, "error_code", ErrorCode.none) is ErrorCode.none  # a field from version 7 on
     ((partition,),) = [topic.partitions for topic in response.responses]
     return partition
@@ -28,17 +28,17 @@ def record_values(partition: Any) -> list[bytes | None]:
 
 
 @async_test
-async def test_fetch_returns_existing_records_in_every_version(broker: SmallBroker) -> None:
+async def test_fetch_returns_existing_records_in_every_version_with_topic_names(broker: SmallBroker) -> None:
     (partition,) = broker.add_topic("a")
     append(partition, b"1", b"2")
     append(partition, b"3")
     handler = fetch_handler_of(broker)
     for version in range(4, 13):
-        found = only_partition(
+        fetched = only_partition(
             decode_fetch(call_fetch(handler, broker, fetch_request({("a", 0): 0}), version), version)
         )
-        assert record_values(found) == [b"1", b"2", b"3"]
-        assert (found.high_watermark, found.last_stable_offset) == (3, 3)
+        assert record_values(fetched) == [b"1", b"2", b"3"]
+        assert (fetched.high_watermark, fetched.last_stable_offset) == (3, 3)
 
 
 @async_test
@@ -46,8 +46,8 @@ async def test_rule_11_a_fetch_from_inside_a_batch_returns_the_whole_batch(broke
     (partition,) = broker.add_topic("a")
     append(partition, b"1", b"2", b"3")
     append(partition, b"4")
-    found = only_partition(decode_fetch(call_fetch(fetch_handler_of(broker), broker, fetch_request({("a", 0): 2}))))
-    assert record_values(found) == [b"1", b"2", b"3", b"4"]
+    fetched = only_partition(decode_fetch(call_fetch(fetch_handler_of(broker), broker, fetch_request({("a", 0): 2}))))
+    assert record_values(fetched) == [b"1", b"2", b"3", b"4"]
 
 
 @async_test
@@ -75,8 +75,8 @@ async def test_max_bytes_bounds_all_partitions_of_a_response_together(broker: Sm
         for _ in range(4):
             append(partition, bytes(1000))
     request = fetch_request({("a", index): 0 for index in range(3)}, max_bytes=6500)
-    found = decode_fetch(call_fetch(fetch_handler_of(broker), broker, request)).responses[0].partitions
-    assert [len(record_values(partition)) for partition in found] == [4, 2, 0]
+    fetched = decode_fetch(call_fetch(fetch_handler_of(broker), broker, request)).responses[0].partitions
+    assert [len(record_values(partition)) for partition in fetched] == [4, 2, 0]
 
 
 @async_test
@@ -205,7 +205,7 @@ async def test_session_returns_only_changed_partitions(broker: SmallBroker) -> N
 
 @async_test
 async def test_fetch_does_not_wait_if_the_next_batch_exceeds_a_limit(broker: SmallBroker) -> None:
-    """`min_bytes` is at or above a limit. All batches that fit are enough, as in Kafka."""
+    """`min_bytes` is at or above a limit: the batches within the limit are enough, as in Kafka."""
     (partition,) = broker.add_topic("a")
     for _ in range(5):
         append(partition, bytes(300))
@@ -215,10 +215,10 @@ async def test_fetch_does_not_wait_if_the_next_batch_exceeds_a_limit(broker: Sma
         {"min_bytes": 5000, "max_bytes": 1000},
     ]
     for options in limits:
-        found = only_partition(
+        fetched = only_partition(
             decode_fetch(call_fetch(handler, broker, fetch_request({("a", 0): 0}, wait_ms=10_000, **options)))
         )
-        assert len(record_values(found)) == 2
+        assert len(record_values(fetched)) == 2
 
 
 @async_test
@@ -226,8 +226,8 @@ async def test_fetch_does_not_wait_while_records_of_another_partition_fill_the_l
     for partition in broker.add_topic("a", 2):
         append(partition, bytes(400))
     request = fetch_request({("a", 0): 0, ("a", 1): 0}, wait_ms=10_000, min_bytes=600, max_bytes=600)
-    found = decode_fetch(call_fetch(fetch_handler_of(broker), broker, request)).responses[0].partitions
-    assert [len(record_values(partition)) for partition in found] == [1, 0]
+    fetched = decode_fetch(call_fetch(fetch_handler_of(broker), broker, request)).responses[0].partitions
+    assert [len(record_values(partition)) for partition in fetched] == [1, 0]
 
 
 @async_test
@@ -235,8 +235,8 @@ async def test_min_bytes_counts_no_further_than_max_bytes(broker: SmallBroker) -
     (partition,) = broker.add_topic("a")
     append(partition, bytes(300))
     request = fetch_request({("a", 0): 0}, wait_ms=10_000, min_bytes=5000, max_bytes=100)
-    found = only_partition(decode_fetch(call_fetch(fetch_handler_of(broker), broker, request)))
-    assert len(record_values(found)) == 1
+    fetched = only_partition(decode_fetch(call_fetch(fetch_handler_of(broker), broker, request)))
+    assert len(record_values(fetched)) == 1
 
 
 @async_test
@@ -272,7 +272,7 @@ async def test_consumer_may_read_from_a_follower_from_version_11_on(broker: Smal
         )
     )
     handler = fetch_handler_of(broker)
-    found = only_partition(decode_fetch(call_fetch(handler, broker, fetch_request({("a", 0): 0}), 11), 11))
-    assert (found.error_code, record_values(found)) == (ErrorCode.none, [b"1"])
+    fetched = only_partition(decode_fetch(call_fetch(handler, broker, fetch_request({("a", 0): 0}), 11), 11))
+    assert (fetched.error_code, record_values(fetched)) == (ErrorCode.none, [b"1"])
     rejected = only_partition(decode_fetch(call_fetch(handler, broker, fetch_request({("a", 0): 0}), 10), 10))
     assert rejected.error_code is ErrorCode.not_leader_or_follower

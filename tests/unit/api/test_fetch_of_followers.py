@@ -189,7 +189,9 @@ async def test_new_leader_reports_no_high_watermark_to_consumers_before_it_is_kn
 
 @async_test
 async def test_last_stable_offset_never_falls_for_consumers_when_the_leader_changes(broker: SmallBroker) -> None:
-    """The new leader does not know yet that the marker is replicated. Its predecessor may have."""
+    """The new leader does not know yet that the marker is replicated. Its predecessor may have
+    known it, and let consumers read the transaction.
+    """
     (partition,) = add_replicated_topic(broker)
     partition.append_records(batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), acks=1)
     marker = encode_end_transaction_marker(True, 0, producer_id=7, producer_epoch=0, timestamp_ms=1_000)

@@ -21,7 +21,7 @@ from ottla_broker.wire.fetch_response import FetchResponsePartition
 
 
 class SessionCache:
-    """A cache with `slots` sessions, and a clock that the test advances."""
+    """A cache of at most `slots` sessions, and a clock that the test advances."""
 
     def __init__(self, slots: int) -> None:
         self.time = 0.0
@@ -130,9 +130,9 @@ def test_error_and_its_end_are_included_in_responses() -> None:
 def test_there_are_never_more_sessions_than_slots(requests: list[tuple[int, int, int]], slots: int) -> None:
     sessions = SessionCache(slots)
     ids = [0]
-    for which, epoch, partitions in requests:
+    for which, epoch, partition_count in requests:
         try:
-            session = sessions.request(ids[which % len(ids)], epoch, *range(partitions))
+            session = sessions.request(ids[which % len(ids)], epoch, *range(partition_count))
         except KafkaError:
             continue
         if session is not None and session.id not in ids:

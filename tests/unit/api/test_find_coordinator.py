@@ -17,7 +17,7 @@ from tests.unit.api.brokers import ME, SmallBroker, context
 
 
 class DeletingFailureDetector:
-    """A failure detector during whose confirmation `__consumer_offsets` is deleted."""
+    """A failure detector that deletes `__consumer_offsets` while it confirms that brokers run."""
 
     def __init__(self, broker: SmallBroker) -> None:
         self._broker = broker

@@ -70,7 +70,7 @@ def test_acks_2_is_rejected(broker: SmallBroker) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_rule_16_old_versions_are_advertised_and_rejected(broker: SmallBroker, version: int) -> None:
+def test_rule_16_requests_of_old_versions_are_parsed_and_rejected(broker: SmallBroker, version: int) -> None:
     broker.add_topic("a")
     frame = bytearray(b"\0\0" + version.to_bytes(2) + b"\0\0\0\x05\xff\xff" + b"\xff\xff\0\0\x03\xe8")
     frame += b"\0\0\0\x01\0\x01a\0\0\0\x01\0\0\0\0\0\0\0\0"

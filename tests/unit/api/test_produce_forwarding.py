@@ -122,7 +122,7 @@ async def test_batches_in_flight_behind_a_rejected_batch_are_rejected_however_la
     producer = {"producer_id": 7, "producer_epoch": 0}
     setup.send(b"first", 1, **producer, base_sequence=0)
     assert await setup.receive(1) == (ErrorCode.not_leader_or_follower, -1)
-    setup.pass_retry_pause()  # or the client has not received the rejection yet
+    setup.pass_retry_pause()  # the client may not have received the rejection yet
     for sequence in (1, 2, 3, 4):
         setup.send(b"behind", 1 + sequence, **producer, base_sequence=sequence)
         assert await setup.receive(1 + sequence) == (ErrorCode.not_leader_or_follower, -1)

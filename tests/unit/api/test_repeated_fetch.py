@@ -1,5 +1,5 @@
 """A fetch that differs from the last one of its connection only in its offset is served without
-reading its header, and only where nothing else concerns it.
+reading its header, unless a quota applies or the broker is not ready.
 """
 
 from asyncio import Future
@@ -34,11 +34,12 @@ class Client:
         self.state = context(broker, 11).connection
 
     def fetch(self, correlation_id: int, offset: int) -> bytes:
-        """Without repetition."""
+        """Serves the whole request."""
         frame = self._frame(correlation_id, offset)
         return as_bytes(self.dispatcher.dispatch(frame, read_request_header(frame), self.state, PLENTY))
 
     def repeat(self, correlation_id: int, offset: int) -> Reply:
+        """Serves a fetch like the last one; None if the whole request is needed."""
         return self.dispatcher.repeat_fetch(self._frame(correlation_id, offset), self.state, PLENTY)
 
     def _frame(self, correlation_id: int, offset: int) -> bytearray:

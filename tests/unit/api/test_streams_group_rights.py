@@ -53,15 +53,15 @@ class Granted:
 
 
 class Controller:
-    """A controller that creates nothing and reports no error. `created`: names of the topics that
-    it was asked to create.
+    """A controller that creates nothing and reports no error. `requested`: names of the topics
+    that it was asked to create.
     """
 
     def __init__(self) -> None:
-        self.created: list[str] = []
+        self.requested: list[str] = []
 
     async def send_request(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        self.created += [str(topic.name) for topic in request.topics]
+        self.requested += [str(topic.name) for topic in request.topics]
         return CreateTopicsResponse(throttle_time=cast(Any, datetime.timedelta()), topics=())
 
 
@@ -130,7 +130,7 @@ def test_internal_topics_need_create_on_the_cluster_or_on_them(grants: tuple[Gra
         controller = add_controller(broker)
         broker.authorizer = Granted(*JOINS, *grants)
         joined = await join(broker)
-        assert controller.created == [CHANGELOG.name] * is_created
+        assert controller.requested == [CHANGELOG.name] * is_created
         [detail] = [one.status_detail for one in joined.status if one.status_code == MISSING_INTERNAL_TOPICS]
         assert ("Unauthorized to CREATE" in detail) == (not is_created)
 
@@ -167,12 +167,12 @@ def test_exactly_the_declared_rights_are_asked_for(api: Api) -> None:
 
     async def test(broker: SmallCoordinator) -> None:
         add_controller(broker)
-        asked = Granted(*JOINS, DESCRIBE_GROUP)
-        broker.authorizer = asked
+        authorizer = Granted(*JOINS, DESCRIBE_GROUP)
+        broker.authorizer = authorizer
         await join(broker)
         if api is streams_group_describe.API:
-            asked.asked.clear()
+            authorizer.asked.clear()
             await broker.send(ApiKey.STREAMS_GROUP_DESCRIBE, 0, group_ids=(GROUP.name,))
-        assert asked.asked == declared
+        assert authorizer.asked == declared
 
     run_with_coordinator(test)

@@ -1,4 +1,4 @@
-"""A console over HTTP, on a broker without sockets."""
+"""A console that is served over HTTP, on a broker without Kafka listeners."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from ottla_broker.console.console import Console
 from ottla_broker.http.server import HttpServer
 from tests.unit.config.api_broker import broker_with_topic
 
-# Of any page, however many topics or subjects there are.
+# The limit of every page, however many topics or subjects there are.
 MAX_PAGE_BYTES = 200_000
 
 
@@ -42,10 +42,12 @@ class ConsoleClient:
             return Answer(response.status, response.headers, await response.text())
 
     async def get_form_token(self) -> str:
-        """The token of the console's forms, read from a page of an open console."""
-        found = re.search(r'name="token" value="([^"]+)"', (await self.get("/schema?subject=t-value")).text)
-        assert found is not None
-        return found.group(1)
+        """The token of the console's forms. Needs a console without logins, and a registry with the
+        subject `t-value`: it is read from that page.
+        """
+        match = re.search(r'name="token" value="([^"]+)"', (await self.get("/schema?subject=t-value")).text)
+        assert match is not None
+        return match.group(1)
 
     async def get(self, path: str, **headers: str) -> Answer:
         async with self.session.get(self.url + path, headers=headers, allow_redirects=False) as response:
@@ -54,8 +56,9 @@ class ConsoleClient:
 
 @asynccontextmanager
 async def run_console(folder: Path, registry: Any = None, **settings: str) -> AsyncIterator[ConsoleClient]:
-    """A broker with the topic `t` and its console. `registry`: what loads a schema registry.
-    `settings`: with underscores for dots.
+    """A broker with the topic `t`, and the broker's console. `registry`: stands in for the
+    broker's LazyRegistry; None: no schema registry. `settings`: of the broker, with underscores
+    for dots.
     """
     server: Any = SimpleNamespace(
         dispatcher=SimpleNamespace(request_counts=[0] * 128, request_times=SimpleNamespace(by_api={}))

@@ -1,4 +1,4 @@
-"""A schema registry without a topic and a broker, whose subjects tests name."""
+"""A schema registry in which tests register schemas, without a topic and a broker."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +12,7 @@ from ottla_broker.registry.worker_process import SchemaWorker
 
 
 class LoadedRegistry:
-    """`load` returns the registry, as a broker loads it at the first use."""
+    """Stands in for a LazyRegistry. `load` returns a registry with the registered schemas."""
 
     def __init__(self) -> None:
         self.state = RegistryState()
@@ -22,6 +22,6 @@ class LoadedRegistry:
         topic: Any = SimpleNamespace(state=self.state)
         return SchemaRegistry(cast(SchemasTopic, topic), self.worker)
 
-    def register(self, subject: str, number: int, schema_id: int, text: str) -> None:
-        value = schema_value(subject, number, schema_id, Schema("AVRO", text))
-        self.state.apply(SchemasRecord(schema_key(subject, number), value))
+    def register(self, subject: str, version: int, schema_id: int, text: str) -> None:
+        value = schema_value(subject, version, schema_id, Schema("AVRO", text))
+        self.state.apply(SchemasRecord(schema_key(subject, version), value))

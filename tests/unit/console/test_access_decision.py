@@ -43,9 +43,9 @@ def test_decision_is_that_of_the_authorizer_and_names_its_entry(
     authorizer.update(by_id, by_id)
     principal, resource = Principal("User", "a"), Resource.topic(topic)
     settings = AuthorizerSettings(super_users, restricted, allow_if_no_acl)
-    found = decide_access(entries, settings, principal, "1.1.1.1", operation, resource)
-    assert found.is_allowed == authorizer.allows(principal, "1.1.1.1", operation, resource)
-    assert found.reason.endswith(".")
-    if found.deciding is not None:
-        assert found.deciding in found.matching
-        assert (found.deciding.permission == Permission.ALLOW) == found.is_allowed
+    decision = decide_access(entries, settings, principal, "1.1.1.1", operation, resource)
+    assert decision.is_allowed == authorizer.allows(principal, "1.1.1.1", operation, resource)
+    assert decision.reason.endswith(".")
+    if decision.deciding is not None:
+        assert decision.deciding in decision.matching
+        assert (decision.deciding.permission == Permission.ALLOW) == decision.is_allowed

@@ -34,6 +34,7 @@ SCRAM = MECHANISMS["SCRAM-SHA-512"]
 
 
 def entry(number: int, principal: str = "User:alice", name: str = "t") -> AccessControlEntry:
+    """A rule that allows (odd `number`) or denies (even) to read this topic."""
     return AccessControlEntry(2, name, 3, principal, "*", 3, 3 if number % 2 else 2)
 
 

@@ -52,16 +52,16 @@ def test_searches_together_use_a_part_of_the_limit(limit: float, searches: int, 
         used_s += SLICE_S / 7
         pacer.pause_if_due(searches)
     if cpus is None:
-        assert slept_s == 0, "a search has one thread"
+        assert slept_s == 0, "one thread cannot use more than its part"
     else:
         assert used_s / (used_s + slept_s) == pytest.approx(cpus, rel=0.01)
         assert cpus == max(MIN_CPUS, limit * SEARCHES_SHARE / searches)
 
 
 def test_scanner_pauses_between_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(Pacer, "pause_if_due", lambda self, searches: asked.append(searches))
+    pauses: list[int] = []
+    monkeypatch.setattr(Pacer, "pause_if_due", lambda self, searches: pauses.append(searches))
     batch = encode_batch([Record(0, None, b"{}")] * 5, base_offset=0)
-    for limit, times in ((None, 0), (1.0, 5)):
+    for limit, count in ((None, 0), (1.0, 5)):
         Scanner(StartSearch("true", None, "auto"), limit).scan(ScanRecords(0, batch, 0, -1, 100, searches=3))
-        assert asked == [3] * times
+        assert pauses == [3] * count

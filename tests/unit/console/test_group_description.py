@@ -43,20 +43,20 @@ def classic_group(protocol_type: str, assignment: bytes) -> classic.DescribedGro
 
 def test_classic_group_has_the_assignment_that_its_leader_wrote() -> None:
     data = encode_assignment({"b": frozenset({2, 0}), "a": frozenset({1})}, 3)
-    found = describe_classic(classic_group("consumer", data))
-    (member,) = found.members
-    assert (found.state, found.assignor, found.epoch) == ("Stable", "range", -1)
+    described = describe_classic(classic_group("consumer", data))
+    (member,) = described.members
+    assert (described.state, described.assignor, described.epoch) == ("Stable", "range", -1)
     assert member == MemberDescription("m-1", "app", "10.0.0.1", "static-1", -1, (("a", (1,)), ("b", (0, 2))))
-    assert find_owners(found.members) == {("a", 1): "app", ("b", 0): "app", ("b", 2): "app"}
+    assert find_owners(described.members) == {("a", 1): "app", ("b", 0): "app", ("b", 2): "app"}
 
 
-def test_groups_of_other_programs_have_no_partitions() -> None:
+def test_groups_of_other_protocol_types_have_no_assignment() -> None:
     data = encode_assignment({"a": frozenset({1})}, 3)
     assert describe_classic(classic_group("connect", data)).members[0].assignment == ()
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_as_an_assignment_or_as_none(data: bytes) -> None:
+def test_any_bytes_are_read_as_an_assignment_which_may_be_empty(data: bytes) -> None:
     assert isinstance(read_classic_assignment(data), tuple)
 
 
@@ -82,9 +82,9 @@ def test_consumer_group_has_epochs() -> None:
         assignor_name="uniform",
         members=(member,),
     )
-    found = describe_modern(group)
-    assert (found.epoch, found.assignor) == (7, "uniform")
-    assert found.members == (MemberDescription("m", "app", "::1", "", 7, (("a", (4,)),)),)
+    described = describe_modern(group)
+    assert (described.epoch, described.assignor) == (7, "uniform")
+    assert described.members == (MemberDescription("m", "app", "::1", "", 7, (("a", (4,)),)),)
 
 
 def test_streams_group_shows_tasks_by_their_kind() -> None:
@@ -112,8 +112,8 @@ def test_streams_group_shows_tasks_by_their_kind() -> None:
         assignment_epoch=i32(2),
         members=(member,),
     )
-    (found,) = describe_streams(group).members
-    assert found.assignment == (("active task 0", (1, 2)), ("warm-up task 0", (1, 2)))
+    (described,) = describe_streams(group).members
+    assert described.assignment == (("active task 0", (1, 2)), ("warm-up task 0", (1, 2)))
 
 
 def test_lag_is_unknown_without_either_offset_and_never_negative() -> None:

@@ -59,7 +59,7 @@ def test_replicas_that_are_being_added_are_no_problem() -> None:
     assert assess(image_of(partition(0, (1, 2), (1,), 1, adding=(2,))))[0] == "ok"
 
 
-def test_missing_controller_and_brokers_are_named() -> None:
+def test_fenced_brokers_are_named_and_a_missing_controller_is_an_error() -> None:
     image = image_of(partition(0, (1,), (1,), 1))
     fenced = assess(image, registration(1), registration(2, fenced=True), registration(3, fenced=True))
     assert fenced[2:] == ["Brokers 2, 3 are fenced."]
@@ -79,8 +79,8 @@ def test_counts_hold_every_partition_once(states: list[tuple[int, tuple[int, ...
     census = asyncio.run(take_census(image_of(*records), lambda _: 1))
     assert census.partitions == len(records)
     assert census.counts["offline"] == sum(one.leader == -1 for one in records)
-    in_trouble = [one for one in records if one.leader != -1 and len(one.isr) < 2 and not one.adding]
-    assert census.counts["under_replicated"] == len(in_trouble)
-    assert len(census.under_replicated) == min(MAX_NAMED, len(in_trouble))
+    under_replicated_ones = [one for one in records if one.leader != -1 and len(one.isr) < 2 and not one.adding]
+    assert census.counts["under_replicated"] == len(under_replicated_ones)
+    assert len(census.under_replicated) == min(MAX_NAMED, len(under_replicated_ones))
     assert census.leaders[1] == sum(one.leader == 1 for one in records)
     assert census.replicas[2] == len(records)

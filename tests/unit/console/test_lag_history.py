@@ -1,4 +1,4 @@
-"""The lag of groups in the last hour, and in seconds."""
+"""The lag of groups over the last hour, and the lag in seconds."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ def test_lag_is_added_up_over_the_topics_that_the_user_may_describe() -> None:
     assert history.columns("other", may_describe_all) == {"at_s": [], "lag": []}
 
 
-def test_group_is_sampled_for_an_hour_after_its_page_was_open_last() -> None:
+def test_group_is_sampled_for_an_hour_after_its_page_was_last_open() -> None:
     history = LagHistory()
     assert not history.is_sampled("g", 0.0)
     history.open("g", 0.0)
@@ -35,7 +35,7 @@ def test_group_is_sampled_for_an_hour_after_its_page_was_open_last() -> None:
     assert not history.is_sampled("g", KEPT_S + 102.0)
 
 
-def test_group_that_nobody_has_looked_at_for_longest_makes_room() -> None:
+def test_new_group_replaces_the_one_whose_page_was_open_longest_ago() -> None:
     history = LagHistory()
     for number in range(MAX_GROUPS):
         history.open(f"g{number}", float(number))
@@ -45,12 +45,12 @@ def test_group_that_nobody_has_looked_at_for_longest_makes_room() -> None:
 
 
 @given(st.lists(st.integers(0, MAX_TOPICS + 5), max_size=2 * MAX_SAMPLES))
-def test_memory_is_bounded(topics: list[int]) -> None:
+def test_memory_is_bounded(topic_counts: list[int]) -> None:
     history = LagHistory()
     history.open("g", 0.0)
-    for second, count in enumerate(topics):
+    for second, count in enumerate(topic_counts):
         history.add("g", LagSample(second, {f"t{number}": 1 for number in range(count)}))
-    kept = [count for count in topics if count <= MAX_TOPICS][-MAX_SAMPLES:]
+    kept = [count for count in topic_counts if count <= MAX_TOPICS][-MAX_SAMPLES:]
     assert history.columns("g", may_describe_all)["lag"] == kept
 
 
@@ -65,7 +65,7 @@ def test_written_offsets_are_unknown_where_a_broker_does_not_respond() -> None:
     assert [count_written(*one) for one in ((4, 10), (-1, 10), (None, 10), (4, -1), (11, 10))] == [6, 0, -1, -1, 0]
 
 
-def test_group_is_as_late_as_its_latest_partition() -> None:
+def test_lag_of_a_group_in_seconds_is_the_largest_of_its_partitions() -> None:
     lags = [
         PartitionLag("a", 0, 0, 10, written=600),
         PartitionLag("a", 1, 0, 40, written=1200),

@@ -54,7 +54,7 @@ def test_oidc_logs_in_users_of_a_listener_with_oauthbearer() -> None:
 
 
 @pytest.mark.parametrize("logins", [SCRAM, CERTIFICATES])
-def test_oidc_logs_in_users_where_no_client_has_tokens(logins: dict[str, str]) -> None:
+def test_oidc_logs_in_users_where_no_listener_has_oauthbearer(logins: dict[str, str]) -> None:
     authorities = {"console.oidc.truststore.location": "/ca.crt", "sasl.oauthbearer.sub.claim.name": "email"}
     methods = find_login_methods(config(logins | OIDC | authorities))
     assert methods is not None and methods.oidc is not None

@@ -19,23 +19,24 @@ def topic(*statuses: PartitionStatus | None) -> MirroredTopic:
     return MirroredTopic("t", "t", [CopiedPartition("t", index, status) for index, status in enumerate(statuses)])
 
 
-def open_checks(*statuses: PartitionStatus | None, problems: ReportedMirrorProblems | None = None) -> list[str]:
+def unmet_checks(*statuses: PartitionStatus | None, problems: ReportedMirrorProblems | None = None) -> list[str]:
+    """The texts of the checks before a failover that are not met."""
     checks = check_failover(CONFIG, [topic(*statuses)], problems or ReportedMirrorProblems())
     return [one.text for one in checks if one.is_met is False]
 
 
-def test_mirror_that_has_caught_up_has_nothing_open() -> None:
-    assert open_checks(COPIED, COPIED) == []
+def test_mirror_that_has_caught_up_meets_all_checks() -> None:
+    assert unmet_checks(COPIED, COPIED) == []
 
 
 def test_records_that_would_be_lost_are_counted() -> None:
     behind = changed_status(lag=7)
-    assert open_checks(COPIED, behind, behind) == ["14 records are not copied, and would be lost here."]
-    assert open_checks(changed_status(lag=1)) == ["1 record is not copied, and would be lost here."]
+    assert unmet_checks(COPIED, behind, behind) == ["14 records are not copied, and would be lost here."]
+    assert unmet_checks(changed_status(lag=1)) == ["1 record is not copied, and would be lost here."]
 
 
-def test_unknown_lag_is_not_nothing() -> None:
-    assert open_checks(None, COPIED) == [
+def test_unknown_lag_is_not_zero() -> None:
+    assert unmet_checks(None, COPIED) == [
         "The leader of every partition reports its state; not so for t-0.",
         "Every record of the source that is known here is copied; the lag is unknown of t-0.",
     ]
@@ -44,16 +45,16 @@ def test_unknown_lag_is_not_nothing() -> None:
 
 def test_silent_source_may_have_more_records_than_are_known() -> None:
     silent = changed_status(state="Unreachable", silent_seconds=41.6)
-    (text,) = open_checks(silent, COPIED)
+    (text,) = unmet_checks(silent, COPIED)
     assert text.startswith("The source of 1 partition has not responded for up to 42 seconds")
-    assert open_checks(COPIED, problems=ReportedMirrorProblems("no broker responds")) == [
+    assert unmet_checks(COPIED, problems=ReportedMirrorProblems("no broker responds")) == [
         "The source cannot be read: no broker responds."
     ]
 
 
 def test_partitions_that_need_an_operator_and_refused_topics_are_named() -> None:
     stopped = changed_status(state="Stopped", why="the source has lost records")
-    texts = open_checks(*[stopped] * 5, problems=ReportedMirrorProblems(refused={"u": "it exists here"}))
+    texts = unmet_checks(*[stopped] * 5, problems=ReportedMirrorProblems(refused={"u": "it exists here"}))
     assert texts == [
         "No partition has stopped or diverged; not so for t-0, t-1, t-2 and 2 more.",
         "No topic is refused; not so for u (it exists here).",
@@ -61,7 +62,7 @@ def test_partitions_that_need_an_operator_and_refused_topics_are_named() -> None
     assert topic(COPIED, stopped).reason == "the source has lost records"
 
 
-def test_after_a_failover_it_says_whether_producers_may_write() -> None:
+def test_checks_after_a_failover_say_whether_producers_may_write() -> None:
     failed_over = replace(CONFIG, role="FailedOver")
     done, doing = changed_status(state="FailedOver"), changed_status(state="FailingOver")
     checks = list(check_failover(failed_over, [topic(done, doing)], ReportedMirrorProblems()))
@@ -72,6 +73,6 @@ def test_after_a_failover_it_says_whether_producers_may_write() -> None:
 
 
 def changed_status(**changes: object) -> PartitionStatus:
-    """The status of a partition that has been copied, but for these fields."""
+    """COPIED with other values of these fields."""
     fields = {name: getattr(COPIED, name) for name in COPIED.__struct_fields__}
     return PartitionStatus(**(fields | changes))

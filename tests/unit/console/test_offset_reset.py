@@ -45,8 +45,8 @@ def test_offset_is_chosen_within_the_partition(target: ResetTarget, at_time: int
 )
 def test_offset_is_one_of_the_partition_or_unknown(kind: str, at: int, committed: int, one: int, other: int) -> None:
     start, end = min(one, other), max(one, other)
-    found = choose_offset(ResetTarget(kind, at), committed, start, end, -1)  # type: ignore[arg-type]
-    assert found == -1 if start < 0 else start <= found <= end
+    chosen = choose_offset(ResetTarget(kind, at), committed, start, end, -1)  # type: ignore[arg-type]
+    assert chosen == -1 if start < 0 else start <= chosen <= end
 
 
 def test_files_have_the_partitions_whose_offsets_are_known() -> None:

@@ -30,15 +30,15 @@ def test_attempt_is_found_by_its_cookie_and_state_for_a_while() -> None:
     assert attempts.find(first.cookie, first.state) == first
     assert attempts.find(first.cookie, second.state) is None
     assert attempts.find("", "") is None
-    later = f"{10**12}{first.cookie[first.cookie.index('.') :]}"
-    assert attempts.find(later, first.state) is None
+    prolonged = f"{10**12}{first.cookie[first.cookie.index('.') :]}"
+    assert attempts.find(prolonged, first.state) is None
     assert LoginAttempts(lambda: now.s).find(first.cookie, first.state) is None
     now.s += ATTEMPT_LIFETIME_S
     assert attempts.find(first.cookie, first.state) is None
 
 
 def test_values_of_an_attempt_differ_and_have_43_characters() -> None:
-    """The lengths are those that RFC 7636 allows."""
+    """43 characters are the fewest that RFC 7636 allows for the verifier."""
     attempt = LoginAttempts(lambda: 0.0).start()
     values = {attempt.state, attempt.nonce, attempt.verifier, attempt.challenge}
     assert len(values) == 4 and {len(it) for it in values} == {43}
@@ -72,17 +72,19 @@ Respond = Callable[[web.Request], Any]
 
 
 async def redeem(respond: Respond, *, secret: str = "s c", methods: tuple[str, ...] = ()) -> str:
-    """The id token of a provider whose token endpoint responds so."""
+    """Redeems a code at a provider whose token endpoint calls `respond`; returns the id token.
+    `methods`: how the provider lets clients authenticate; empty: it does not say.
+    """
 
     async def metadata(request: web.Request) -> web.Response:
         issuer = f"http://{request.host}"
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "issuer": issuer,
             "authorization_endpoint": f"{issuer}/auth",
             "token_endpoint": f"{issuer}/token",
             "jwks_uri": f"{issuer}/jwks",
         }
-        return web.json_response(found | ({"token_endpoint_auth_methods_supported": methods} if methods else {}))
+        return web.json_response(fields | ({"token_endpoint_auth_methods_supported": methods} if methods else {}))
 
     async def token(request: web.Request) -> web.StreamResponse:
         response: web.StreamResponse = await respond(request)
@@ -163,7 +165,7 @@ async def test_other_responses_are_errors(
     ],
 )
 @async_test
-async def test_provider_is_trusted_by_the_truststore(
+async def test_provider_is_trusted_if_the_truststore_has_its_authority(
     trusts_authority: bool, has_tls: bool, reason: str, tmp_path: Path
 ) -> None:
     authority = create_certificate_authority(tmp_path / "authority", ["127.0.0.1"], ["localhost"])

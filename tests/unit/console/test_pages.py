@@ -1,4 +1,4 @@
-"""Pages of the console over HTTP, on a broker without sockets."""
+"""Pages of the console over HTTP, on a broker without Kafka listeners."""
 
 import asyncio
 import re
@@ -94,11 +94,11 @@ async def test_first_page_of_ten_thousand_topics_is_small(tmp_path: Path) -> Non
         assert "40,002" in overview.text
         assert "10,001 topics, page 1 of 101" in topics.text
         for page in (overview, topics):
-            parts = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
-            sizes = [int((await console.get(part)).headers["Content-Length"]) for part in parts]
+            static_paths = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
+            sizes = [int((await console.get(path)).headers["Content-Length"]) for path in static_paths]
             assert len(page.text) + sum(sizes) < MAX_PAGE_BYTES
-        found = await console.get("/topics?search=c-0123", **{"HX-Request": "true"})
-        assert "10 topics with “c-0123”" in found.text
+        search_page = await console.get("/topics?search=c-0123", **{"HX-Request": "true"})
+        assert "10 topics with “c-0123”" in search_page.text
         assert ">topic-09999</a>" in (await console.get("/topics?page=101")).text
         assert ">topic-09999</a>" in (await console.get("/topics?page=100000")).text
 
@@ -123,7 +123,7 @@ async def test_topics_that_a_user_may_not_describe_do_not_exist_for_them(tmp_pat
 
 
 @async_test
-async def test_other_names_than_this_machine_are_refused(tmp_path: Path) -> None:
+async def test_requests_to_host_names_of_other_machines_are_refused(tmp_path: Path) -> None:
     async with run_console(tmp_path) as console:
         for host in ("127.0.0.1:8080", "localhost", "[::1]:80", "SOMEWHERE:9092"):
             assert (await console.get("/", Host=host)).status == 200, host
@@ -157,7 +157,7 @@ def test_cluster_that_authenticates_its_clients_is_recognized(settings: dict[str
     assert any(found.startswith(reason) for found in iter_authentication_settings(config))
 
 
-def test_console_refuses_a_cluster_with_access_rules(tmp_path: Path) -> None:
+def test_console_refuses_an_authorizer_without_a_login(tmp_path: Path) -> None:
     async def scenario() -> None:
         settings = {"authorizer_class_name": "StandardAuthorizer", "super_users": "User:ANONYMOUS"}
         async with broker_with_topic(tmp_path, **settings) as broker:

@@ -12,11 +12,11 @@ def pipelines(draw: st.DrawFn) -> list[PipelineView]:
     """Sources, then steps that read earlier views, then sinks."""
     views = [PipelineView(f"source{it}", "source", f"topic{it}") for it in range(draw(st.integers(1, 5)))]
     for kind in ("step", "sink"):
-        known = [view.name for view in views if view.kind != "sink"]
+        readable = [view.name for view in views if view.kind != "sink"]
         for number in range(draw(st.integers(0, 6))):
-            reads = draw(st.lists(st.sampled_from(known), max_size=4))
+            reads = draw(st.lists(st.sampled_from(readable), max_size=4))
             views.append(PipelineView(f"{kind}{number}", kind, reads=tuple(reads)))
-            known += [views[-1].name] if kind == "step" else []
+            readable += [views[-1].name] if kind == "step" else []
     return views
 
 
@@ -37,7 +37,7 @@ def test_boxes_are_apart_and_lines_lead_to_the_right(views: list[PipelineView]) 
             to_x, to_y = (numbers[0], at_y) if part[0] == "H" else (numbers[-2], numbers[-1])
             assert at_x < to_x
             for x, y in places if part[0] == "H" else ():
-                assert not (x < to_x and at_x < x + WIDTH and y < to_y < y + HEIGHT), "a line passes below boxes"
+                assert not (x < to_x and at_x < x + WIDTH and y < to_y < y + HEIGHT), "a line crosses a box"
             at_x, at_y = to_x, to_y
 
 

@@ -25,13 +25,13 @@ from tests.unit.console.record_strategies import RECORDS
     ],
 )
 def test_bytes_are_shown_as_json_text_or_hexadecimal(data: bytes | None, kind: str, text: str) -> None:
-    found = display_bytes(data, "auto", 1000)
-    assert (found.kind, found.text) == (kind, text)
+    shown = display_bytes(data, "auto", 1000)
+    assert (shown.kind, shown.text) == (kind, text)
 
 
 def test_long_values_are_cut_and_say_so() -> None:
-    found = display_bytes(b"x" * 5000, "auto", 100)
-    assert (len(found.text), found.size, found.is_cut) == (100, 5000, True)
+    shown = display_bytes(b"x" * 5000, "auto", 100)
+    assert (len(shown.text), shown.size, shown.is_cut) == (100, 5000, True)
 
 
 def test_json_that_nests_deeper_than_a_parser_reads_is_text() -> None:
@@ -39,7 +39,7 @@ def test_json_that_nests_deeper_than_a_parser_reads_is_text() -> None:
 
 
 @given(RECORDS, st.sampled_from(DISPLAY_FORMS))
-def test_any_record_is_shown_without_characters_that_steer(record: Record, form: DisplayForm) -> None:
+def test_any_record_is_shown_without_control_characters(record: Record, form: DisplayForm) -> None:
     shown = display_record(0, record, form, 500)
     for part in (shown.key, shown.value, *(value for _, value in shown.headers)):
         assert all(one.isprintable() or one in "\t\r\n" for one in part.text)
@@ -48,5 +48,5 @@ def test_any_record_is_shown_without_characters_that_steer(record: Record, form:
 
 @given(st.binary(max_size=200))
 def test_hexadecimal_has_every_byte(data: bytes) -> None:
-    found = b"".join(bytes.fromhex(line[10:57]) for line in hex_lines(data).splitlines())
-    assert found == data
+    decoded = b"".join(bytes.fromhex(line[10:57]) for line in hex_lines(data).splitlines())
+    assert decoded == data

@@ -35,7 +35,7 @@ def read_parquet(data: bytes) -> list[dict[str, Any]]:
 
 
 def field_of(data: bytes | None) -> tuple[str | None, str | None]:
-    """As text, and in base64."""
+    """The data as text, and in base64: one of them, or neither for None."""
     if data is None:
         return None, None
     return (None, base64.b64encode(data).decode()) if _is_binary(data) else (data.decode(), None)
@@ -139,7 +139,8 @@ def test_failure_of_the_library_fails_the_export(monkeypatch: pytest.MonkeyPatch
         ParquetExport()
 
 
-def _bytes_of(line: dict[str, object], name: str) -> object:
+def _exported_data(line: dict[str, object], name: str) -> object:
+    """Bytes if the field is in base64, else the JSON value."""
     if f"{name}Base64" in line:
         return base64.b64decode(str(line[f"{name}Base64"]))
     return line[name]
@@ -152,14 +153,14 @@ def test_lines_of_json_have_every_byte(record: Record) -> None:
     line = json.loads(text)
     assert (line["partition"], line["timestamp"]) == (3, record.timestamp_ms)
     for name, data in (("key", record.key), ("value", record.value)):
-        found = _bytes_of(line, name)
+        found = _exported_data(line, name)
         if isinstance(found, str):
             assert found.encode() == data
         elif isinstance(found, dict | list):
             assert found == json.loads(data or b"")
         else:
             assert found == data
-    assert [_bytes_of(one, "value") for one in line["headers"]] == [
+    assert [_exported_data(one, "value") for one in line["headers"]] == [
         value if value is None or _is_binary(value) else value.decode() for _, value in record.headers
     ] or any(value and value[:1] in (b"{", b"[") for _, value in record.headers)
 

@@ -68,16 +68,16 @@ def test_invalid_expression_is_refused_before_anything_is_read(expression: str, 
         ("key", None),
     ],
 )
-def test_record_for_which_there_is_no_result_is_an_error_of_its_own(expression: str, value: Any) -> None:
+def test_expression_without_a_boolean_result_for_a_record_is_an_error(expression: str, value: Any) -> None:
     with pytest.raises(FilterError):
         is_selected(expression, value)
 
 
 def test_key_is_compared_as_a_whole() -> None:
-    found = RecordFilter("", b"a")
-    assert found.matches(0, Record(0, b"a", None))
-    assert not found.matches(0, Record(0, b"ab", None))
-    assert not found.matches(0, Record(0, None, None))
+    key_filter = RecordFilter("", b"a")
+    assert key_filter.matches(0, Record(0, b"a", None))
+    assert not key_filter.matches(0, Record(0, b"ab", None))
+    assert not key_filter.matches(0, Record(0, None, None))
 
 
 def scan(batches: list[bytes], expression: str = "", first: int = 0, end: int = -1, limit: int = 1000) -> Any:
@@ -114,7 +114,7 @@ def test_scan_reads_every_record_in_the_range_once(
         assert response.next_offset == expected[limit - 1] + 1
 
 
-def test_control_records_are_no_records() -> None:
+def test_control_records_are_not_scanned() -> None:
     marker = encode_batch([Record(1, b"\0\0\0\0", b"\0\0\0\0\0\0")], base_offset=0, control=True, transactional=True)
     assert scan([marker, encode_batch([Record(1, None, b"1")], base_offset=1)]).scanned == 1
 

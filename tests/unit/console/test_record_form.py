@@ -19,11 +19,13 @@ from ottla_broker.wire.records import Record
         ),
     ],
 )
-def test_fields_are_bytes_in_their_form(form: dict[str, str], key: bytes | None, value: bytes | None) -> None:
+def test_keys_and_values_are_decoded_from_the_chosen_form(
+    form: dict[str, str], key: bytes | None, value: bytes | None
+) -> None:
     assert parse_record(form, 5, {}) == Record(5, key, value)
 
 
-def test_headers_are_lines() -> None:
+def test_each_line_is_a_header() -> None:
     record = parse_record({"headers": "a: 1\r\n\r\n a :x: y\r\nempty:"}, 0, {})
     assert record.headers == (("a", b"1"), ("a", b"x: y"), ("empty", b""))
 
@@ -38,7 +40,7 @@ def test_headers_are_lines() -> None:
         ({"headers": ": x"}, "headers: expected lines of the form name: value, not ': x'"),
     ],
 )
-def test_field_that_is_no_part_of_a_record_is_named(form: dict[str, str], problem: str) -> None:
+def test_invalid_field_is_named(form: dict[str, str], problem: str) -> None:
     with pytest.raises(RecordFormError) as refused:
         parse_record(form, 0, {})
     assert str(refused.value) == problem

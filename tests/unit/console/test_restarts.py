@@ -26,9 +26,9 @@ def census_of(states: list[PartitionRecord]) -> PartitionCensus:
 
 
 def describe(
-    history: BrokerHistory, states: list[PartitionRecord], now_s: float, behind: Mapping[int, int] | None = None
+    history: BrokerHistory, states: list[PartitionRecord], now_s: float, bytes_behind: Mapping[int, int] | None = None
 ) -> list[Restart]:
-    return describe_restarts([1, 2], history, census_of(states), behind or {}, now_s)
+    return describe_restarts([1, 2], history, census_of(states), bytes_behind or {}, now_s)
 
 
 def test_a_restart_is_described_from_its_shutdown_until_all_replicas_are_in_sync() -> None:
@@ -65,7 +65,7 @@ def test_a_broker_that_joins_the_cluster_has_not_restarted() -> None:
     assert describe(history, ALL_IN_SYNC, 4) == []
 
 
-def test_a_broker_that_is_lost_is_no_restart_in_progress_but_is_named() -> None:
+def test_a_lost_broker_is_described_as_fenced_and_not_as_restarting() -> None:
     history = BrokerHistory()
     history.observe([registration(2, 5)], 0)
     history.observe([registration(2, 5, fenced=True)], 30)
@@ -139,6 +139,6 @@ def test_a_roll_is_described_in_sentences(report: RollReport, sentences: list[st
 
 
 def test_a_roll_that_waits_for_many_partitions_names_the_first() -> None:
-    found = list(describe_roll(RollReport((2,), "image", blocked_by=(BLOCKER,) * 25), lambda _: True))
-    assert len(found) == MAX_BLOCKERS + 2
-    assert found[-1] == "15 more partitions hold it up."
+    named = list(describe_roll(RollReport((2,), "image", blocked_by=(BLOCKER,) * 25), lambda _: True))
+    assert len(named) == MAX_BLOCKERS + 2
+    assert named[-1] == "15 more partitions hold it up."

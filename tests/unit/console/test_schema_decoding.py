@@ -72,8 +72,8 @@ def decode(source: SchemaSource, data: bytes) -> DecodedBytes | None:
 
 
 def test_avro_value_has_its_fields_with_every_digit() -> None:
-    found = decode(SchemaSource("AVRO", json.dumps(ORDER)), avro(VALUE))
-    assert found == DecodedBytes(
+    decoded = decode(SchemaSource("AVRO", json.dumps(ORDER)), avro(VALUE))
+    assert decoded == DecodedBytes(
         "AVRO", 3, {"id": 7, "price": "1.50", "at": AT, "day": "2026-01-31", "note": "x", "raw": b"\xff"}
     )
 
@@ -82,8 +82,8 @@ def test_avro_types_of_references_are_known() -> None:
     line = NamedSchema("shop.Line", "AVRO", '{"type":"record","name":"shop.Line","fields":[{"name":"n","type":"int"}]}')
     source = SchemaSource("AVRO", '{"type":"array","items":"shop.Line"}', (line,))
     data = avro([{"n": 4}], {"type": "array", "items": json.loads(line.text)})
-    found = decode(source, data)
-    assert found is not None and found.value == [{"n": 4}]
+    decoded = decode(source, data)
+    assert decoded is not None and decoded.value == [{"n": 4}]
 
 
 def test_protobuf_message_is_found_by_its_path() -> None:
@@ -91,9 +91,9 @@ def test_protobuf_message_is_found_by_its_path() -> None:
     message = message_factory.GetMessageClass(order)(id=2**60, state=1, names={5: "five"})
     message.lines.add(sku="a-1", count=2)
     message.at.FromDatetime(AT)
-    found = decode(SchemaSource("PROTOBUF", PROTO), b"\x02\x02" + message.SerializeToString())
-    assert found is not None
-    assert found.value == {
+    decoded = decode(SchemaSource("PROTOBUF", PROTO), b"\x02\x02" + message.SerializeToString())
+    assert decoded is not None
+    assert decoded.value == {
         "id": 2**60,
         "lines": [{"sku": "a-1", "count": 2}],
         "names": {"5": "five"},
@@ -108,8 +108,8 @@ def test_protobuf_message_is_found_by_its_path() -> None:
 
 
 def test_json_value_is_its_object() -> None:
-    found = decode(SchemaSource("JSON", '{"type":"object"}'), b'{"a": [1]}')
-    assert found is not None and found.value == {"a": [1]}
+    decoded = decode(SchemaSource("JSON", '{"type":"object"}'), b'{"a": [1]}')
+    assert decoded is not None and decoded.value == {"a": [1]}
 
 
 @pytest.mark.parametrize(

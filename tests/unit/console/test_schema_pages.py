@@ -28,7 +28,7 @@ def registry_with(*subjects: str) -> LoadedRegistry:
 
 
 @async_test
-async def test_subject_has_its_versions_and_what_changed(tmp_path: Path) -> None:
+async def test_page_of_a_subject_shows_its_versions_and_what_changed(tmp_path: Path) -> None:
     async with run_console(tmp_path, registry_with("t-value")) as console:
         listed = (await console.get("/schemas")).text
         assert "One subject" in listed
@@ -87,7 +87,7 @@ async def test_subjects_of_topics_that_a_user_may_not_describe_do_not_exist_for_
 
 
 @async_test
-async def test_schemas_decode_records_only_for_users_who_may_describe_a_subject_of_theirs(tmp_path: Path) -> None:
+async def test_schemas_are_found_only_for_users_who_may_describe_one_of_their_subjects(tmp_path: Path) -> None:
     registry = registry_with("t-value", "secret-value")
     source = SchemaSource("AVRO", FIRST)
     async with run_console(tmp_path) as console:

@@ -29,5 +29,5 @@ def test_priority_is_lowered_before_libraries_are_loaded() -> None:
     code = (
         "import sys; from ottla_broker.console import search_worker; print('cel' in sys.modules, 'kio' in sys.modules)"
     )
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert found.stdout == "False False\n"
+    completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert completed.stdout == "False False\n"

@@ -16,7 +16,7 @@ from tests.unit.console.console_server import run_console
     ],
 )
 @async_test
-async def test_a_broker_that_fails_is_the_last_event(
+async def test_failure_of_a_broker_is_an_event_of_the_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, text: str
 ) -> None:
     async def find_ranges(*_arguments: object) -> None:

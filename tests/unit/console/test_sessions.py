@@ -1,4 +1,4 @@
-"""Sessions, and who may send passwords."""
+"""Sessions, and the connections and origins from which logins are accepted."""
 
 import asyncio
 from functools import partial
@@ -103,16 +103,16 @@ def test_sessions_are_bounded_and_closed(tmp_path: Path) -> None:
     scenario_with_user(tmp_path, check)
 
 
-def test_session_ends_when_its_token_expires() -> None:
+def test_session_ends_when_the_token_of_its_login_expires() -> None:
     clock = Clock()
     sessions = Sessions(clock)
-    token, later = sessions.open(Login(ALICE, lifetime_s=60)), sessions.open(Login(ALICE, lifetime_s=10 * MAX_AGE_S))
+    short, long = sessions.open(Login(ALICE, lifetime_s=60)), sessions.open(Login(ALICE, lifetime_s=10 * MAX_AGE_S))
     clock.now_s = 60
-    assert sessions.is_open(token)
+    assert sessions.is_open(short)
     clock.now_s = 61
-    assert not sessions.is_open(token)
+    assert not sessions.is_open(short)
     clock.now_s = IDLE_S
-    assert sessions.find(later) is not None
+    assert sessions.find(long) is not None
 
 
 @pytest.mark.parametrize(

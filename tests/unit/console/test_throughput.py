@@ -61,11 +61,11 @@ def test_counts_that_fall_with_a_deleted_topic_are_no_negative_rate() -> None:
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=2, max_size=800))
-def test_memory_is_bounded_by_an_hour(records: list[int]) -> None:
+def test_memory_is_bounded_by_an_hour(record_totals: list[int]) -> None:
     history = ThroughputHistory()
-    for second, count in enumerate(records):
+    for second, count in enumerate(record_totals):
         history.add(float(second), Totals(records_in=count))
-    assert len(history.rates) == min(MAX_SAMPLES, len(records) - 1)
+    assert len(history.rates) == min(MAX_SAMPLES, len(record_totals) - 1)
     assert all(rates.records_in >= 0 for rates in history.rates)
 
 

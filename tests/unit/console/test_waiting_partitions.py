@@ -37,5 +37,5 @@ def test_waiting_partition_names_the_brokers_that_it_needs(
     waits_for: str,
 ) -> None:
     state = PartitionRecord(UUID(int=1), 4, replicas, isr, leader, adding=adding, removing=removing)
-    found = describe_waiting("t", state, BROKERS)
-    assert (found.topic, found.partition, found.problem, found.waits_for) == ("t", 4, problem, waits_for)
+    shown = describe_waiting("t", state, BROKERS)
+    assert (shown.topic, shown.partition, shown.problem, shown.waits_for) == ("t", 4, problem, waits_for)

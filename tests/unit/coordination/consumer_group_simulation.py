@@ -27,7 +27,7 @@ SESSION_MS = 45_000
 
 
 def add_topic(image: MetadataImage, name: str, partitions: int) -> UUID:
-    """A topic, or the same one with more partitions."""
+    """Adds a topic, or replaces it by the same one with more partitions. Returns its id."""
     topic_id = image.topics[name].id if name in image.topics else UUID(int=len(image.topic_names) + 1)
     parts = {p: PartitionRecord(topic_id, p, (1,), (1,), 1) for p in range(partitions)}
     image.topics[name] = TopicImage(name, topic_id, parts)
@@ -193,8 +193,8 @@ class ConsumerGroupSimulation:
     # -- what must hold ----------------------------------------------------------------------------
 
     def check_owners(self) -> None:
-        """Raises AssertionError if a partition has two consumers, or the group counts owners
-        wrongly.
+        """Raises AssertionError if a partition has two consumers, or the group counts owners or
+        subscriptions wrongly.
         """
         consumers: dict[TopicIdPartition, str] = {}
         for client in self.clients:
@@ -223,7 +223,9 @@ class ConsumerGroupSimulation:
         raise AssertionError(f"not converged: {self.group.state}, {self.group.members}")
 
     def is_converged(self) -> bool:
-        """True if the group is stable, and its live clients consume every partition."""
+        """True if the group is stable, and its live clients consume every partition; without live
+        clients, if it is empty.
+        """
         live = [client for client in self.clients if client.is_alive]
         if {client.member_id for client in live} != self.group.members.keys():
             return False

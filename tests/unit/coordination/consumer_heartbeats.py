@@ -11,7 +11,7 @@ NO_INTERVAL = GroupCoordinatorConfig(consumer=ConsumerGroupConfig(assignment_int
 
 
 async def send_heartbeat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any) -> HeartbeatResult:
-    """A heartbeat; a member that joins subscribes to t."""
+    """Sends a heartbeat. A member that joins subscribes to t."""
     if epoch == 0:
         fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": {}} | fields
     return await broker.groups.consumer_groups_of("g").heartbeat("g", ConsumerHeartbeat(member, epoch, **fields))

@@ -10,7 +10,9 @@ from ottla_broker.wire.errors import KafkaError
 
 
 class MemoryJournal:
-    """`delay_s`: duration of replication. `failure`: error of each append."""
+    """`delay_s`: duration of replication. `failure`: error of each append. `batch_count`: how many
+    batches were appended.
+    """
 
     def __init__(self, partition: int = 0, topic: str = "__consumer_offsets") -> None:
         self.topic = topic
@@ -19,7 +21,7 @@ class MemoryJournal:
         self.log = bytearray()
         self.end = 0
         self.high_watermark = 0
-        self.batches = 0
+        self.batch_count = 0
         self.delay_s = 0.0
         self.failure: KafkaError | None = None
 
@@ -34,7 +36,7 @@ class MemoryJournal:
         stamp_offset_and_epoch(copy, 0, first, 0)
         self.log += copy
         self.end += parse_batch_header(copy).count
-        self.batches += 1
+        self.batch_count += 1
         asyncio.get_running_loop().call_later(self.delay_s, self._advance, self.end)
         return asyncio.sleep(self.delay_s, first)
 

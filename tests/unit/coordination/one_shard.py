@@ -69,7 +69,7 @@ def run_with_broker(
 
 
 def join_request(member_id: str = "", metadata: bytes = b"", **additional: object) -> JoinRequest:
-    """A member id is not required before the member joins."""
+    """A JoinGroup request that is accepted without a member id."""
     return JoinRequest(
         member_id,
         None,

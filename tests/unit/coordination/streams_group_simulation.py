@@ -1,4 +1,4 @@
-"""A streams group and its clients, without a network or a clock, for tests of its rules."""
+"""A streams group and its clients, without a network and with a clock that tests set."""
 
 from dataclasses import dataclass
 
@@ -110,8 +110,9 @@ class StreamsGroupSimulation:
     def send_heartbeat(
         self, client: Client, *, reports: bool = True, at_once: bool = True, is_lost: bool = False
     ) -> StreamsHeartbeatResult:
-        """A client that is closing tasks does not report what it has. `at_once`: it gives up tasks
-        when it gets the response. `is_lost`: it gets none.
+        """`reports`: the client reports its tasks, unless it is closing some. `at_once`: it gives
+        up tasks when it gets the response. `is_lost`: it gets none. Returns the response in any
+        case.
         """
         joins = client.epoch == 0
         reports = joins or client.has_lost_response or (reports and client.closing.is_empty)
@@ -146,7 +147,7 @@ class StreamsGroupSimulation:
             self.log.append((STREAMS_GROUP_RECORDS.encode_key(key), encoded))
 
     def fail_over(self) -> None:
-        """Another coordinator reads the log."""
+        """Another coordinator reads the log. Raises AssertionError if its group differs."""
         group = StreamsGroup("g")
         for raw_key, raw_value in self.log:
             key = STREAMS_GROUP_RECORDS.decode_key(raw_key)

@@ -31,12 +31,12 @@ def sizes(assignments: dict[str, Assignment]) -> dict[str, int]:
 
 @pytest.mark.parametrize("wanted", [("range", "uniform"), ("uniform", "range")])
 def test_which_of_two_assignors_is_used_does_not_depend_on_who_joined_first(wanted: tuple[str, str]) -> None:
-    asked = SubscriptionCounts()
+    preferences = SubscriptionCounts()
     for name in wanted:
-        asked.add((("t",), ""), name)
-    assert asked.preferred_assignor("range") == "uniform"
-    asked.add((("t",), ""), "range")
-    assert asked.preferred_assignor("uniform") == "range"
+        preferences.add((("t",), ""), name)
+    assert preferences.preferred_assignor("range") == "uniform"
+    preferences.add((("t",), ""), "range")
+    assert preferences.preferred_assignor("uniform") == "range"
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
@@ -86,7 +86,7 @@ def test_no_partition_can_be_moved_to_a_member_that_has_two_fewer(
 
 
 @given(topics=subscriptions, counts=counts)
-def test_an_assignment_that_is_right_stays(topics: list[frozenset[UUID]], counts: dict[UUID, int]) -> None:
+def test_a_balanced_assignment_stays(topics: list[frozenset[UUID]], counts: dict[UUID, int]) -> None:
     targets = assign_uniformly(members_of(topics, {}), counts)
     assert assign_uniformly(members_of(topics, targets), counts) == targets
 

@@ -1,5 +1,5 @@
-"""JoinGroup and SyncGroup that are read and written by hand: they mean the same as kio's messages,
-and get the responses of the API's handlers.
+"""The hand-written codecs of JoinGroup and SyncGroup agree with kio's. The requests that they read
+get the responses of the APIs' handlers.
 """
 
 import asyncio
@@ -91,8 +91,8 @@ def test_join_group_is_read_as_by_kio(version: int, sent: JoinGroupRequest) -> N
     header = read_request_header(frame)
     read = read_request(frame, header, JoinGroupRequest)
     context = RequestContext(cast(Any, None), ConnectionState("10.0.0.1", 1, "PLAINTEXT"), version, "me", AllowAll())
-    group_id, found = read_join_group(context, Cursor(frame, header.body_offset), version)
-    assert (group_id, fields_of(found)) == (sent.group_id, fields_of(build_join_request(context, read)))
+    group_id, parsed = read_join_group(context, Cursor(frame, header.body_offset), version)
+    assert (group_id, fields_of(parsed)) == (sent.group_id, fields_of(build_join_request(context, read)))
 
 
 @pytest.mark.parametrize("version", SYNC_GROUP_VERSIONS)
@@ -102,8 +102,8 @@ def test_sync_group_is_read_as_by_kio(version: int, sent: SyncGroupRequest) -> N
     frame = bytes(encode_request(ApiKey.SYNC_GROUP, version, sent))
     header = read_request_header(frame)
     read = read_request(frame, header, SyncGroupRequest)
-    group_id, found = read_sync_group(Cursor(frame, header.body_offset), version)
-    assert (group_id, fields_of(found)) == (sent.group_id, fields_of(build_sync_request(read)))
+    group_id, parsed = read_sync_group(Cursor(frame, header.body_offset), version)
+    assert (group_id, fields_of(parsed)) == (sent.group_id, fields_of(build_sync_request(read)))
 
 
 @pytest.mark.parametrize("version", JOIN_GROUP_VERSIONS)
@@ -134,8 +134,8 @@ class Member:
 
     def send(self, key: ApiKey, version: int, **fields: Any) -> "asyncio.Future[Any]":
         """The response of the dispatcher, which is done if it was ready at once."""
-        names = {"group_id": "g", "member_id": self.id, "protocol_type": "consumer"} | fields
-        request = build_message(schema_of(request_class(key, version)), names)
+        values = {"group_id": "g", "member_id": self.id, "protocol_type": "consumer"} | fields
+        request = build_message(schema_of(request_class(key, version)), values)
         frame = write_request(key, version, 7, "me", request)[4:]
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -156,9 +156,9 @@ class Member:
         return self.send(ApiKey.JOIN_GROUP, self.join_version, protocols=protocols, **timeouts)
 
     def sync(self, generation: int, assignments: dict[str, bytes]) -> Any:
-        given = tuple({"member_id": id, "assignment": assignment} for id, assignment in assignments.items())
-        names = {"generation_id": generation, "protocol_name": "range", "assignments": given}
-        return self.send(ApiKey.SYNC_GROUP, self.sync_version, **names)
+        entries = tuple({"member_id": id, "assignment": assignment} for id, assignment in assignments.items())
+        values = {"generation_id": generation, "protocol_name": "range", "assignments": entries}
+        return self.send(ApiKey.SYNC_GROUP, self.sync_version, **values)
 
     async def get_id(self) -> None:
         response = await self.join()
@@ -172,7 +172,7 @@ async def rebalance(first: Member, second: Member) -> int:
     joining = second.join()
     assert not joining.done()
     rejoined = first.join()
-    assert rejoined.done() and joining.done(), "both are answered in the turn of the last one"
+    assert rejoined.done() and joining.done(), "both are answered in the turn of the last JoinGroup"
     leading, following = rejoined.result(), joining.result()
     generation = int(leading.generation_id)
     assert following.generation_id == generation

@@ -223,7 +223,7 @@ class ForgottenOwners(dict[TopicIdPartition, str]):
 
 
 def test_the_model_notices_an_assignment_before_the_revocation() -> None:
-    """The same runs, with a coordinator that does not know who owns a partition."""
+    """One run, with a coordinator that does not know who owns a partition."""
     group, [first, second] = start_group(2, 2)
     group.group.owners = ForgottenOwners()
     group.send_heartbeat(first)
@@ -278,7 +278,7 @@ def test_an_undone_change_leaves_the_group_as_it_was(data: st.DataObject) -> Non
 
 
 def state_of(group: ConsumerGroup) -> tuple[Any, ...]:
-    """All but the deadlines of sessions, which a heartbeat may extend."""
+    """The state of a group without the deadlines of sessions, which a heartbeat may extend."""
     subscriptions = group.subscriptions
     parts = group.members, group.targets, group.owners, group.static_members, group.regular_expressions
     counts = subscriptions.by_subscription, subscriptions.by_assignor

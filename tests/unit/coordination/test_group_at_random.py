@@ -32,7 +32,7 @@ class Groups(RuleBasedStateMachine):
         super().__init__()
         self.sim = GroupSimulation(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=3_000, group_max_size=5))
         self.generation = 0
-        self.names = 0
+        self.client_count = 0
 
     def pick_client(self, pick: int, *phases: str) -> Client | None:
         found = [c for c in self.sim.live_clients() if not phases or c.phase in phases]
@@ -40,8 +40,8 @@ class Groups(RuleBasedStateMachine):
 
     @rule(version=st.sampled_from([3, 4, 9]), protocols=PROTOCOLS, session_ms=st.sampled_from([6_000, 30_000]))
     def start_dynamic_member(self, version: int, protocols: tuple[tuple[str, bytes], ...], session_ms: int) -> None:
-        self.names += 1
-        client = Client(f"c{self.names}", protocols=protocols, session_ms=session_ms, version=version)
+        self.client_count += 1
+        client = Client(f"c{self.client_count}", protocols=protocols, session_ms=session_ms, version=version)
         self.sim.step(self.sim.add_client(client))
 
     @rule(instance=st.sampled_from("xyz"), version=st.sampled_from([5, 9]), protocols=PROTOCOLS)
@@ -51,9 +51,11 @@ class Groups(RuleBasedStateMachine):
         for client in self.sim.live_clients():
             if client.instance == instance:
                 client.alive = False
-        self.names += 1
+        self.client_count += 1
         self.sim.step(
-            self.sim.add_client(Client(f"c{self.names}", instance=instance, protocols=protocols, version=version))
+            self.sim.add_client(
+                Client(f"c{self.client_count}", instance=instance, protocols=protocols, version=version)
+            )
         )
 
     @rule(pick=st.integers(0, 9), times=st.integers(1, 4))

@@ -20,7 +20,7 @@ from tests.unit.coordination.one_shard import (
 from tests.unit.kafka_errors import error_of
 
 
-def test_group_without_a_member_and_offsets_is_removed() -> None:
+def test_group_without_members_and_offsets_is_removed() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         request = JoinRequest("", None, "c", "/h", 60_000, 10_000, "consumer", (("range", b""),))
         assert (await broker.groups.join_group("g", request)).error is ErrorCode.member_id_required

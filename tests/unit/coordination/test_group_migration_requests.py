@@ -89,7 +89,7 @@ def test_a_classic_group_stays_one_where_the_policy_says_so(policy: str) -> None
     run_with_broker(test, GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0, consumer=config))
 
 
-def test_a_group_without_consumers_or_with_a_custom_assignor_stays_a_classic_group() -> None:
+def test_a_group_with_user_data_in_its_assignment_stays_a_classic_group() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         add_topic(broker.image, "t", 2)
         joined = await join_classic(broker)
@@ -127,7 +127,7 @@ def test_classic_members_that_do_not_rejoin_are_removed() -> None:
             await asyncio.sleep(5)
             if classic.member_id in find_group(broker).members:
                 code = broker.groups.heartbeat("g", classic.member_id, None, classic.generation)
-                assert code is ErrorCode.rebalance_in_progress  # which it ignores
+                assert code is ErrorCode.rebalance_in_progress  # the member ignores this
             epoch = (await send_heartbeat(broker, "m", epoch)).member_epoch
         assert list(find_group(broker).members) == ["m"]
         assert len(find_group(broker).members["m"].assigned[UUID(int=1)]) == 2

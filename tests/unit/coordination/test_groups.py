@@ -102,7 +102,7 @@ def test_errors_of_the_partition_become_errors_of_the_coordinator(
 def test_simultaneous_commits_are_written_as_one_batch() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         await asyncio.gather(*(broker.groups.commit_offsets(f"g{n}", "", None, -1, commits(n)) for n in range(100)))
-        assert broker.journal.batches == 1
+        assert broker.journal.batch_count == 1
         assert [broker.groups.fetch_offsets(f"g{n}")["t"][0].offset for n in range(100)] == list(range(100))
 
     run_with_broker(test)
@@ -151,11 +151,11 @@ def test_requests_are_rejected_during_loading_and_after_unloading() -> None:
 
 @virtual_time_test
 async def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_before() -> None:
-    read: list[int] = []
+    read_partitions: list[int] = []
 
     class RecordingJournal(MemoryJournal):
         def read(self):  # type: ignore[no-untyped-def]
-            read.append(self.partition)
+            read_partitions.append(self.partition)
             yield b""
 
     groups = GroupCoordinator(
@@ -170,7 +170,7 @@ async def test_partitions_load_one_at_a_time_and_not_if_they_were_unloaded_befor
             assert await error_of(call) is ErrorCode.coordinator_load_in_progress
         groups.unload(1)
     await asyncio.gather(*loads)
-    assert read == [0, 2]
+    assert read_partitions == [0, 2]
     assert groups.fetch_offsets(group_in_partition[2]) == {}
     groups.close()
 
@@ -204,7 +204,7 @@ def test_partition_that_moved_before_loading_began_is_ignored() -> None:
             async def wait_until_recovered(self) -> None:
                 raise KafkaError(ErrorCode.not_leader_or_follower)
 
-        broker.groups.unload(0)  # before the task that loads
+        broker.groups.unload(0)  # before the loading task runs
         await broker.groups.load(FormerLeaderJournal())
         assert broker.groups.list_groups() == []
         assert await error_of(broker.groups.commit_offsets("g", "", None, -1, commits())) is ErrorCode.not_coordinator

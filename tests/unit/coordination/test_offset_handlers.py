@@ -22,10 +22,10 @@ from tests.unit.coordination.small_coordinator import (
 def test_commits_of_every_version_are_stored(version: int) -> None:
     async def test(broker: SmallCoordinator) -> None:
         assert await commit(broker, version, partition(0), partition(1, metadata=None)) == [ErrorCode.none] * 2
-        found = broker.group_coordinator.fetch_offsets("g")["t"]
-        assert (found[0].offset, found[0].metadata, found[1].metadata) == (5, "m", "")
-        assert found[0].leader_epoch == (3 if version >= 6 else -1)
-        assert found[0].topic_id == TOPIC.id
+        committed = broker.group_coordinator.fetch_offsets("g")["t"]
+        assert (committed[0].offset, committed[0].metadata, committed[1].metadata) == (5, "m", "")
+        assert committed[0].leader_epoch == (3 if version >= 6 else -1)
+        assert committed[0].topic_id == TOPIC.id
 
     run_with_coordinator(test)
 

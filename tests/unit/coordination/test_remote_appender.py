@@ -1,4 +1,4 @@
-"""Records that are appended to a partition of another broker, which answers something."""
+"""Appends to a partition of another broker that get no response, or a malformed one."""
 
 from typing import cast
 from uuid import UUID
@@ -15,7 +15,7 @@ from tests.unit.kafka_errors import error_of
 
 
 class AnsweringForwarder:
-    """Has the response `answer` of each leader; None: the leader cannot be reached."""
+    """Every leader responds with `answer`; None: it cannot be reached."""
 
     def __init__(self, answer: bytes | None) -> None:
         self._answer = answer

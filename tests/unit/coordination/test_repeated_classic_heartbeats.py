@@ -1,4 +1,4 @@
-"""Heartbeats of classic members that repeat the last one, but for their generation, get the right
+"""A classic member's heartbeat that equals its last one, except for the generation, gets the right
 response without being parsed.
 """
 
@@ -54,16 +54,18 @@ class Member:
         return int(joined.generation_id)
 
     async def sync(self, generation: int) -> None:
-        names = {"group_id": "g", "member_id": self.member_id, "generation_id": generation}
+        values = {"group_id": "g", "member_id": self.member_id, "generation_id": generation}
         protocol = {"protocol_type": "consumer", "protocol_name": "range"}
-        synced = await self.broker.send(ApiKey.SYNC_GROUP, 5, **names, **protocol)
+        synced = await self.broker.send(ApiKey.SYNC_GROUP, 5, **values, **protocol)
         assert synced.error_code is ErrorCode.none
 
     async def send(self, generation: int) -> ErrorCode:
-        """Sends a heartbeat, which is parsed unless it repeats the last one."""
+        """Sends a heartbeat, which is parsed unless it repeats the last one. Returns the error
+        code.
+        """
         self.correlation_id += 1
-        names = {"group_id": "g", "member_id": self.member_id, "generation_id": generation}
-        request = build_message(schema_of(request_class(KEY, self.version)), names)
+        values = {"group_id": "g", "member_id": self.member_id, "generation_id": generation}
+        request = build_message(schema_of(request_class(KEY, self.version)), values)
         frame = write_request(KEY, self.version, self.correlation_id, "me", request)[4:]
         header = read_request_header(frame)
         context = RequestContext(cast(Any, self.broker), self.connection, self.version, "me", self.broker.authorizer)
@@ -132,7 +134,7 @@ def test_a_heartbeat_of_another_member_is_parsed() -> None:
     run_with_coordinator(test)
 
 
-def test_a_repeated_heartbeat_follows_rights_and_the_coordinator() -> None:
+def test_a_repeated_heartbeat_follows_changes_of_rights_and_of_the_coordinator() -> None:
     async def test(broker: SmallCoordinator) -> None:
         broker.authorizer = rights = DenyAll()
         rights.denies = False

@@ -1,5 +1,5 @@
-"""Heartbeats that repeat the last one, but for their epoch, get the right response without being
-parsed.
+"""A consumer's heartbeat that equals its last one, except for the epoch, gets the right response
+without being parsed.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ class Member:
         response.
         """
         self.correlation_id += 1
-        names = {"group_id": "g", "member_id": self.member_id, "member_epoch": epoch, "topic_partitions": None} | fields
-        request = build_message(schema_of(request_class(KEY, 1)), names)
+        body = {"group_id": "g", "member_id": self.member_id, "member_epoch": epoch, "topic_partitions": None} | fields
+        request = build_message(schema_of(request_class(KEY, 1)), body)
         frame = write_request(KEY, 1, self.correlation_id, "me", request)[4:]
         context = RequestContext(cast(Any, self.broker), self.connection, 1, "me", self.broker.authorizer)
         reply = repeat_heartbeat(context, read_request_header(frame), frame)
@@ -60,7 +60,7 @@ class Member:
 
 
 async def join_and_repeat_heartbeat(member: Member) -> Any:
-    """The member joins, reports nothing new, and repeats that."""
+    """The member joins, reports nothing new, and repeats that heartbeat. Returns the response."""
     joined = await member.send(0, **JOIN)
     parsed = await member.send(joined.member_epoch)
     assert not member.was_repeated
@@ -92,9 +92,9 @@ def test_a_repeated_heartbeat_follows_changes_of_the_group() -> None:
         await second.send(0, **JOIN)
         response = await first.send(1)
         assert first.was_repeated
-        given = response.assignment.topic_partitions
-        assert sum(len(one.partitions) for one in given) == 1 and response.member_epoch == 1
-        owned = tuple({"topic_id": one.topic_id, "partitions": one.partitions} for one in given)
+        assigned = response.assignment.topic_partitions
+        assert sum(len(one.partitions) for one in assigned) == 1 and response.member_epoch == 1
+        owned = tuple({"topic_id": one.topic_id, "partitions": one.partitions} for one in assigned)
         response = await first.send(1, topic_partitions=owned)
         assert not first.was_repeated
         assert response.member_epoch == 2

@@ -21,7 +21,9 @@ from tests.unit.kafka_errors import error_of
 
 
 class MemoryStates:
-    """Share coordinators that record the requests they get. `failure`: error of each request."""
+    """Share coordinators that keep states in memory. `states`: (group, topic id, partition) →
+    (state epoch, start offset). `failure`: error of each request.
+    """
 
     def __init__(self) -> None:
         self.states: dict[tuple[str, UUID, int], tuple[int, int]] = {}
@@ -51,7 +53,7 @@ def run_with_states(test: Callable[[CoordinatorBroker, MemoryStates], Awaitable[
 
 
 async def send_heartbeat(broker: CoordinatorBroker, member: str, epoch: int, **fields: Any) -> ShareHeartbeatResult:
-    """A heartbeat; a member that joins subscribes to t."""
+    """Sends a heartbeat. A member that joins subscribes to t."""
     if epoch == 0:
         fields = {"subscribed_topic_names": ("t",)} | fields
     return await broker.groups.share_groups_of("g").heartbeat("g", ShareHeartbeat(member, epoch, **fields))
@@ -141,7 +143,7 @@ def test_new_partitions_are_assigned_and_members_expire() -> None:
     run_with_states(test)
 
 
-def test_groups_of_another_kind_are_left_alone() -> None:
+def test_classic_requests_to_a_share_group_are_refused_and_an_empty_one_is_deleted() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
         add_topic(broker.image, "t", 1)
         joined = await send_heartbeat(broker, "m", 0)
@@ -208,19 +210,19 @@ def test_every_partition_has_a_member_and_every_member_a_partition(
 ) -> None:
     partitions = {topic: frozenset(range(count)) for topic, count in zip(TOPICS, counts, strict=True)}
     assignable = {name: AssignableMember(topics, target) for name, (topics, target) in members.items()}
-    found = assign_shares(assignable, partitions)
-    assert found.keys() == members.keys()
-    for name, assignment in found.items():
+    assigned = assign_shares(assignable, partitions)
+    assert assigned.keys() == members.keys()
+    for name, assignment in assigned.items():
         topics, _ = members[name]
         for topic, mine in assignment.items():
             assert topic in topics and mine <= partitions[topic]
         assert assignment or not any(partitions[topic] for topic in topics)
     for topic in TOPICS:
         if any(topic in topics for topics, _ in members.values()):
-            held = frozenset().union(*(one.get(topic, frozenset()) for one in found.values()))
+            held = frozenset().union(*(one.get(topic, frozenset()) for one in assigned.values()))
             assert held == partitions[topic]
-    again = {name: AssignableMember(topics, found[name]) for name, (topics, _) in members.items()}
+    again = {name: AssignableMember(topics, assigned[name]) for name, (topics, _) in members.items()}
     if len({topics for topics, _ in members.values()}) == 1:
-        assert assign_shares(again, partitions) == found
-        sizes = [sum(map(len, one.values())) for one in found.values()]
+        assert assign_shares(again, partitions) == assigned
+        sizes = [sum(map(len, one.values())) for one in assigned.values()]
         assert max(sizes) - min(sizes) <= 1

@@ -106,7 +106,7 @@ def test_a_member_that_lost_a_response_gets_its_tasks_with_the_next_one(same_epo
     assert group.send_heartbeat(losing).tasks is None
 
 
-def test_members_learn_of_each_others_endpoints() -> None:
+def test_the_response_has_the_endpoints_of_the_members() -> None:
     group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
     group.metadata.set_partition_counts(lines=2, counts=2)
     result = group.send_heartbeat(Client("a", "p"))

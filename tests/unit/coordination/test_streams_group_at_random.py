@@ -1,8 +1,8 @@
 """Streams groups under random members: joins, deaths, new topics and failovers. Clients take their
 time to give tasks up, and lose responses.
 
-Invariants: no task is active at two members, no process has two copies of one. Each rule that keeps
-them is disabled in turn, and a check must detect that.
+Invariants: no task is active at two members, no process has two copies of a task. Each rule that
+keeps them is disabled in turn, and a check must detect that.
 """
 
 from random import Random
@@ -91,11 +91,11 @@ def test_no_task_is_active_twice_or_has_two_copies_in_one_process(seed: int) -> 
     ],
 )
 def test_a_disabled_rule_is_detected(rule: str, violation: str) -> None:
-    found = []
+    violations = []
     with RULES[rule]():
         for seed in SEEDS[:20]:
             try:
                 run_at_random(seed)
             except AssertionError as reason:
-                found.append(str(reason))
-    assert any(violation in reason for reason in found), found
+                violations.append(str(reason))
+    assert any(violation in reason for reason in violations), violations

@@ -47,36 +47,36 @@ COUNTING = (
 
 
 def test_internal_topics_have_as_many_partitions_as_what_is_read() -> None:
-    found = configure({"lines": 5}, *COUNTING)
-    assert {(one.name, one.partitions) for one in found.missing} == {("words", 5), ("counts", 5)}
-    assert found.problem is not None and found.problem.code is StreamsStatus.missing_internal_topics
+    configured = configure({"lines": 5}, *COUNTING)
+    assert {(one.name, one.partitions) for one in configured.missing} == {("words", 5), ("counts", 5)}
+    assert configured.problem is not None and configured.problem.code is StreamsStatus.missing_internal_topics
     ready = configure({"lines": 5, "words": 5, "counts": 5}, *COUNTING)
     assert ready.is_ready and ready.task_counts == {"0": 5, "1": 5} and ready.stateful == {"1"}
 
 
 def test_a_missing_source_topic_is_a_status() -> None:
-    found = configure({}, *COUNTING)
-    assert found.problem is not None and found.problem.code is StreamsStatus.missing_source_topics
-    assert "lines" in found.problem.detail and not found.task_counts and not found.missing
+    configured = configure({}, *COUNTING)
+    assert configured.problem is not None and configured.problem.code is StreamsStatus.missing_source_topics
+    assert "lines" in configured.problem.detail and not configured.task_counts and not configured.missing
 
 
-def test_an_internal_topic_with_other_partitions_is_a_status() -> None:
-    found = configure({"lines": 5, "counts": 4}, *COUNTING)
-    assert found.problem is not None and found.problem.code is StreamsStatus.incorrectly_partitioned_topics
-    assert "expected 5, found 4" in found.problem.detail
+def test_an_internal_topic_with_a_wrong_partition_count_is_a_status() -> None:
+    configured = configure({"lines": 5, "counts": 4}, *COUNTING)
+    assert configured.problem is not None and configured.problem.code is StreamsStatus.incorrectly_partitioned_topics
+    assert "expected 5, found 4" in configured.problem.detail
 
 
 def test_joined_topics_need_the_same_number_of_partitions() -> None:
     joined = part("0", ("a", "b"), together=(CopartitionGroup((0, 1), (), ()),))
     assert configure({"a": 2, "b": 2}, joined).is_ready
-    found = configure({"a": 2, "b": 3}, joined)
-    assert found.problem is not None and found.problem.code is StreamsStatus.incorrectly_partitioned_topics
+    configured = configure({"a": 2, "b": 3}, joined)
+    assert configured.problem is not None and configured.problem.code is StreamsStatus.incorrectly_partitioned_topics
 
 
 def test_a_repartition_topic_takes_the_partitions_of_what_it_is_joined_with() -> None:
     joined = part("1", ("b",), repartition=(internal("words"),), together=(CopartitionGroup((0,), (), (0,)),))
-    found = configure({"lines": 5, "b": 3}, COUNTING[0], joined)
-    assert found.missing == (internal("words", 3),) and found.task_counts["1"] == 3
+    configured = configure({"lines": 5, "b": 3}, COUNTING[0], joined)
+    assert configured.missing == (internal("words", 3),) and configured.task_counts["1"] == 3
 
 
 def test_a_loop_of_repartition_topics_is_an_invalid_topology() -> None:

@@ -20,19 +20,19 @@ def members_of(processes: list[str], former: dict[str, TaskAssignment] | None = 
     }
 
 
-def check_assignment(members: dict[str, StreamsAssignee], counts: dict[str, int], replicas: int, got: Any) -> None:
-    """Raises AssertionError unless all tasks are assigned, evenly, with `replicas` standby copies
-    in other processes.
+def check_assignment(members: dict[str, StreamsAssignee], counts: dict[str, int], replicas: int, targets: Any) -> None:
+    """Raises AssertionError unless all tasks are assigned, evenly, and each stateful task has
+    `replicas` standby copies in other processes, as far as there are so many.
     """
     tasks = {Task(part, at) for part, count in counts.items() for at in range(count)}
-    active = Counter(task for one in got.values() for task in tasks_of(one.active))
+    active = Counter(task for one in targets.values() for task in tasks_of(one.active))
     assert active == Counter(tasks), "each task has one active owner"
-    sizes = [sum(map(len, one.active.values())) for one in got.values()]
+    sizes = [sum(map(len, one.active.values())) for one in targets.values()]
     assert max(sizes) - min(sizes) <= 1
-    by_process = Counter((members[one].process_id, task) for one in got for task in got[one].all_tasks())
+    by_process = Counter((members[one].process_id, task) for one in targets for task in targets[one].all_tasks())
     assert set(by_process.values()) <= {1}, "a process has one copy of a task"
     processes = {one.process_id for one in members.values()}
-    copies = Counter(task for one in got.values() for task in tasks_of(one.standby))
+    copies = Counter(task for one in targets.values() for task in tasks_of(one.standby))
     for task in tasks:
         wanted = min(replicas, len(processes) - 1) if task.subtopology_id != "0" else 0
         assert copies[task] == wanted, f"{task}: {copies[task]} standby tasks"
@@ -43,9 +43,9 @@ def test_assignments_are_complete_balanced_and_in_separate_processes(
     first: list[str], second: list[str], counts: dict[str, int], later: dict[str, int], replicas: int
 ) -> None:
     members = members_of(first)
-    got = assign_tasks(members, counts, {"1", "2"}, replicas)
-    check_assignment(members, counts, replicas, got)
-    again = members_of(second, got)
+    targets = assign_tasks(members, counts, {"1", "2"}, replicas)
+    check_assignment(members, counts, replicas, targets)
+    again = members_of(second, targets)
     check_assignment(again, later, replicas, assign_tasks(again, later, {"1", "2"}, replicas))
 
 

@@ -1,5 +1,5 @@
 """How many turns of the event loop the requests of groups take: none or one, whatever else the
-broker serves. In each turn it serves a request of every other connection.
+broker serves. In each turn the broker serves a request of every other connection.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Client:
         self.connection = ConnectionState("10.0.0.1", 1, "PLAINTEXT")
 
     async def send(self, key: ApiKey, version: int, *, turns: int, **fields: Any) -> Any:
-        """The response, which must be there after so many turns of the loop."""
+        """Returns the response, which must come after exactly `turns` turns of the loop."""
         request = build_message(schema_of(request_class(key, version)), fields)
         frame = write_request(key, version, 1, "me", request)[4:]
         reply = self.dispatcher.dispatch(frame, read_request_header(frame), self.connection, PLENTY)
@@ -46,15 +46,15 @@ class Client:
         return read_response(b"".join(buffers)[4:], key, version)
 
 
-def test_a_heartbeat_of_the_consumer_protocol_takes_one_turn_and_the_same_one_again_none() -> None:
+def test_a_heartbeat_of_the_consumer_protocol_takes_one_turn_and_a_repeated_one_none() -> None:
     async def test(broker: SmallCoordinator) -> None:
         key, client = ApiKey.CONSUMER_GROUP_HEARTBEAT, Client(broker)
-        names = {"group_id": "g", "member_id": "m"}
+        values = {"group_id": "g", "member_id": "m"}
         subscription = {"rebalance_timeout": MINUTE, "subscribed_topic_names": ("t",), "topic_partitions": ()}
-        joined = await broker.send(key, 1, member_epoch=0, **names, **subscription)
+        joined = await broker.send(key, 1, member_epoch=0, **values, **subscription)
         assert joined.member_epoch == 1
-        parsed = await client.send(key, 1, turns=1, member_epoch=1, topic_partitions=None, **names)
-        assert parsed == await client.send(key, 1, turns=0, member_epoch=1, topic_partitions=None, **names)
+        parsed = await client.send(key, 1, turns=1, member_epoch=1, topic_partitions=None, **values)
+        assert parsed == await client.send(key, 1, turns=0, member_epoch=1, topic_partitions=None, **values)
 
     run_with_coordinator(test)
 
@@ -63,8 +63,8 @@ def test_a_repeated_heartbeat_is_answered_from_its_bytes_unless_dispatch_must_de
     async def test(broker: SmallCoordinator) -> None:
         key, client = ApiKey.HEARTBEAT, Client(broker)
         cast(Any, broker).ready = True
-        names = {"group_id": "g", "member_id": "nobody", "generation_id": 1}
-        request = build_message(schema_of(request_class(key, 4)), names)
+        values = {"group_id": "g", "member_id": "nobody", "generation_id": 1}
+        request = build_message(schema_of(request_class(key, 4)), values)
         frame = write_request(key, 4, 7, "me", request)[4:]
         assert client.dispatcher.repeat_heartbeat(frame, client.connection) is None, "it is the first one"
         expected = client.dispatcher.dispatch(frame, read_request_header(frame), client.connection, PLENTY)
@@ -84,10 +84,10 @@ def test_a_repeated_heartbeat_is_answered_from_its_bytes_unless_dispatch_must_de
 
 def test_requests_of_the_classic_protocol_that_wait_for_nobody_take_no_turn() -> None:
     async def test(broker: SmallCoordinator) -> None:
-        client, names = Client(broker), {"group_id": "g", "member_id": "nobody", "generation_id": 1}
+        client, values = Client(broker), {"group_id": "g", "member_id": "nobody", "generation_id": 1}
         for key, version in ((ApiKey.JOIN_GROUP, 9), (ApiKey.SYNC_GROUP, 5), (ApiKey.HEARTBEAT, 4)):
             protocol = {"protocol_type": "consumer", "protocol_name": "range", "session_timeout": MINUTE}
-            response = await client.send(key, version, turns=0, **names, **protocol)
+            response = await client.send(key, version, turns=0, **values, **protocol)
             assert response.error_code is ErrorCode.unknown_member_id
         left = await client.send(ApiKey.LEAVE_GROUP, 5, turns=0, group_id="g", members=({"member_id": "nobody"},))
         assert left.members[0].error_code is ErrorCode.unknown_member_id

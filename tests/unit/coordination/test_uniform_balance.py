@@ -1,4 +1,4 @@
-"""Targets that are kept balanced from change to change: as good as recomputed ones."""
+"""Targets that are rebalanced from change to change are as good as recomputed ones."""
 
 from uuid import UUID
 

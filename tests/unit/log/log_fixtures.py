@@ -1,4 +1,4 @@
-"""Batches, logs, a clock that stands still, and disks that fail on demand, for the tests of the
+"""Batches, logs, a clock that tests move, and disks that fail on demand, for the tests of the
 log."""
 
 import errno
@@ -23,7 +23,7 @@ TOPIC_ID = UUID(int=0x1234_5678_9ABC_4EF0_8123_4567_89AB_CDEF)
 
 @dataclass
 class Clock:
-    """Stands still."""
+    """Stands still unless a test moves it."""
 
     now_ms: int = NOW
 
@@ -102,7 +102,8 @@ def read_records(log: PartitionLog) -> list[Record]:
 class FailingDisk(OsDisk):
     """Real files. `room`: bytes that may still be appended (None: no limit). `broken`: parts of
     names that cannot be read or written. `descriptors`: how many files may still be opened before
-    one must be closed. `synced`: paths of files, one for each fsync."""
+    one must be closed. `synced`: paths of files, one for each fsync. `log_bytes_read`: bytes that
+    were read from log files."""
 
     def __init__(self) -> None:
         self.room: int | None = None

@@ -11,10 +11,8 @@ Bytes = bytes | bytearray | memoryview
 
 
 class FileContent:
-    """One file's content. `durable`: content that survives a loss of power; None if not even its
-    name is safe.
-
-    `named`: its directory was synced since it was created.
+    """One file's content. `durable`: the content at the last sync; None before the first. `named`:
+    the directory was synced since the file was created, so that its name survives a loss of power.
     """
 
     def __init__(self) -> None:
@@ -27,13 +25,13 @@ class FileContent:
         if not self.named and random.random() < 0.5:
             return None
         durable = self.durable or b""
-        now = bytes(self.data)
-        if not now.startswith(durable):
+        written = bytes(self.data)
+        if not written.startswith(durable):
             # A truncation, which may or may not have reached the device.
-            return random.choice([durable, now])
-        kept = random.randint(len(durable), len(now))
-        torn = now[:kept]
-        return torn + bytes(len(now) - kept) if random.random() < 0.3 else torn
+            return random.choice([durable, written])
+        kept = random.randint(len(durable), len(written))
+        torn = written[:kept]
+        return torn + bytes(len(written) - kept) if random.random() < 0.3 else torn
 
 
 class MemoryFile:

@@ -52,8 +52,8 @@ def start_with_foreign_logs(path: Path) -> LogDir:
 
 @pytest.mark.parametrize("points_lost", [False, True])
 def test_gaps_of_an_adopted_log_are_not_treated_as_a_loss(tmp_path: Path, points_lost: bool) -> None:
-    """Apache Kafka's cleaner leaves gaps between segments. In a log of this broker's a gap is a
-    loss."""
+    """Apache Kafka's cleaner leaves gaps between segments. In a log that this broker wrote, a gap
+    is a loss."""
     kept = create_log_with_gaps(tmp_path, 1, 4, 5)
     first = start_with_foreign_logs(tmp_path)
     assert record_offsets(first.logs["topic", 0]) == kept

@@ -100,7 +100,7 @@ def test_leader_rejects_a_cut_off_batch(folder: LogFolder) -> None:
     assert rejection_code(folder, batch(1) + b"\0") is ErrorCode.invalid_record
 
 
-def test_leader_rejects_two_batches_of_a_client_and_appends_a_coordinators(folder: LogFolder) -> None:
+def test_leader_rejects_two_batches_of_a_client_and_appends_those_of_a_coordinator(folder: LogFolder) -> None:
     assert rejection_code(folder, batch(1) + batch(1)) is ErrorCode.invalid_record
     log = folder.create()
     done = log.append_as_leader(batch(2) + batch(3), leader_epoch=0, now_ms=NOW, from_client=False)

@@ -62,7 +62,7 @@ def test_truncation_drops_epochs_from_the_end_and_moves_the_first_from_the_start
     assert known.entries() == [(3, 25)]
 
 
-def test_epoch_of_an_offset_is_the_last_that_began_before() -> None:
+def test_epoch_of_an_offset_is_the_last_that_began_at_or_before_it() -> None:
     known = epochs((1, 10), (3, 20))
     assert [known.epoch_for_offset(at) for at in (9, 10, 19, 20, 99)] == [-1, 1, 1, 3, 3]
 

@@ -57,7 +57,7 @@ def reopen(directory: LogDir) -> LogDir:
     return open_log_dir(directory.path, runtime=runtime(), config_of=lambda _: LogConfig(segment_bytes=2000))
 
 
-def test_a_moved_log_has_the_same_records_and_accepts_others(source: LogDir, target: LogDir) -> None:
+def test_a_moved_log_has_the_same_records_and_accepts_more(source: LogDir, target: LogDir) -> None:
     log = create(source)
     for number in range(20):
         append(log, epoch=number // 8, producer=7, sequence=number * 5)
@@ -163,7 +163,7 @@ def test_log_in_two_directories_is_loaded_from_the_one_with_more_records(source:
     append(log)
     future = FutureLog(log, source, target)
     copy_all(future)
-    future.swap()  # and no more: the former folder stays
+    future.swap()  # without removing the source: the former folder stays
     append(log)
     first, second = reopen(source), reopen(target)
     assert [(directory, found.end) for directory, found in find_duplicates([first, second])] == [(first, 5)]

@@ -74,11 +74,11 @@ def test_lock_excludes_this_process_and_others(tmp_path: Path) -> None:
         open_directory(tmp_path)
     code = "import sys; from ottla_broker.log.disk import OsDisk; OsDisk().lock(sys.argv[1])"
     command = [sys.executable, "-c", code, str(tmp_path / ".lock")]
-    path = {"PYTHONPATH": ":".join(sys.path)}
-    refused = subprocess.run(command, capture_output=True, text=True, check=False, env=path)
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert "LockHeld" in refused.stderr
     close_directory(directory)
-    assert subprocess.run(command, capture_output=True, text=True, check=False, env=path).returncode == 0
+    assert subprocess.run(command, capture_output=True, text=True, check=False, env=environment).returncode == 0
 
 
 def test_error_names_an_unusable_directory(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_deleted_partitions_are_removed_in_the_background_and_after_a_crash(tmp_
     assert list(tmp_path.glob("gone*")) == []
 
 
-def test_a_folder_that_cannot_be_removed_does_not_keep_the_others(
+def test_a_folder_that_cannot_be_removed_does_not_keep_the_others_from_removal(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = open_directory(tmp_path)
@@ -244,7 +244,7 @@ def test_error_names_a_damaged_checkpoint(tmp_path: Path, text: str) -> None:
         open_directory(tmp_path)
 
 
-def test_empty_checkpoint_file_has_no_offsets(tmp_path: Path) -> None:
+def test_empty_checkpoint_file_is_accepted(tmp_path: Path) -> None:
     close_directory(open_directory(tmp_path))
     (tmp_path / "recovery-point-offset-checkpoint").write_text("")
     close_directory(open_directory(tmp_path))

@@ -23,26 +23,26 @@ class TestMaintenance:
     def test_checkpoints_are_written_only_after_a_change(self, tmp_path: Path) -> None:
         directory = open_directory(tmp_path)
         log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
-        care = LogDirMaintenance(directory, MaintenanceIntervals())
+        maintenance = LogDirMaintenance(directory, MaintenanceIntervals())
         path = tmp_path / "replication-offset-checkpoint"
         append_committed(log, batch(3))
-        asyncio.run(care.write_high_watermarks())
+        asyncio.run(maintenance.write_high_watermarks())
         assert path.read_text() == "0\n1\nt 0 3\n"
         path.unlink()
-        asyncio.run(care.write_high_watermarks())
+        asyncio.run(maintenance.write_high_watermarks())
         log.is_checkpoint_stale = True
-        asyncio.run(care.write_high_watermarks())
+        asyncio.run(maintenance.write_high_watermarks())
         assert not path.exists()
 
     def test_flush_ms_bounds_the_time_without_a_sync(self, tmp_path: Path) -> None:
         clock = Clock()
         directory = open_directory(tmp_path, clock=clock)
         log = directory.create_log("t", 0, TOPIC_ID, LogConfig(flush_ms=500))
-        care = LogDirMaintenance(directory, MaintenanceIntervals())
+        maintenance = LogDirMaintenance(directory, MaintenanceIntervals())
         append_committed(log, batch(1))
         for later, flushed in ((0, 0), (499, 0), (1, 1)):
             clock.now_ms += later
-            asyncio.run(care.sync_overdue_logs())
+            asyncio.run(maintenance.sync_overdue_logs())
             assert log.flush.flushed_offset == flushed
 
     def test_recovery_point_advances_in_logs_with_many_unflushed_bytes(
@@ -63,11 +63,11 @@ class TestMaintenance:
         directory = open_directory(tmp_path, clock=Clock(NOW + 1000))
         log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
         log.append_as_leader(batch(1, producer=(7, 0, 0)), leader_epoch=0, now_ms=NOW)
-        care = LogDirMaintenance(directory, MaintenanceIntervals())
-        asyncio.run(care.remove_expired_producers())
+        maintenance = LogDirMaintenance(directory, MaintenanceIntervals())
+        asyncio.run(maintenance.remove_expired_producers())
         assert log.producers.get(7) is not None
         directory.producer_expiration_ms = 999
-        asyncio.run(care.remove_expired_producers())
+        asyncio.run(maintenance.remove_expired_producers())
         assert log.producers.get(7) is None
 
     def test_other_tasks_run_between_slices_of_logs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ class TestMaintenance:
         directory = open_directory(tmp_path)
         for partition in range(6):
             directory.create_log("t", partition, TOPIC_ID, LogConfig())
-        care = LogDirMaintenance(directory, MaintenanceIntervals())
+        maintenance = LogDirMaintenance(directory, MaintenanceIntervals())
 
         async def count_iterations(job: Callable[[], Awaitable[None]]) -> int:
             loop, iterations = asyncio.get_running_loop(), 0
@@ -89,7 +89,11 @@ class TestMaintenance:
             await job()
             return iterations
 
-        for job in (care.checkpoint_rolled_logs, care.sync_overdue_logs, care.remove_expired_producers):
+        for job in (
+            maintenance.checkpoint_rolled_logs,
+            maintenance.sync_overdue_logs,
+            maintenance.remove_expired_producers,
+        ):
             assert asyncio.run(count_iterations(job)) == 3
 
     @async_test

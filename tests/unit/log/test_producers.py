@@ -52,13 +52,13 @@ def test_sequence_gap_is_rejected_and_the_next_sequence_still_expected(folder: L
     assert append_committed(log, batch(1, producer=(9, 0, 2))) == (2, 2)
 
 
-@pytest.mark.parametrize(("count", "then"), [(1, 0), (3, 2)])
-def test_rule_8_sequences_wrap_at_2_31(folder: LogFolder, count: int, then: int) -> None:
+@pytest.mark.parametrize(("count", "next_sequence"), [(1, 0), (3, 2)])
+def test_rule_8_sequences_wrap_at_2_31(folder: LogFolder, count: int, next_sequence: int) -> None:
     log = folder.create()
     # An unknown producer may start with any sequence.
     append_committed(log, batch(1, producer=(9, 0, LAST - 1)))
     append_committed(log, batch(count, producer=(9, 0, LAST)))
-    append_committed(log, batch(1, producer=(9, 0, then)))
+    append_committed(log, batch(1, producer=(9, 0, next_sequence)))
     assert log.append_as_leader(batch(count, producer=(9, 0, LAST)), leader_epoch=0, now_ms=NOW).is_duplicate
     folder.config = log.config
     again = folder.reopen()

@@ -1,6 +1,8 @@
-"""Reads of read_committed consumers: the records of committed transactions and those outside of
-any, each once, whatever happened to the log before: segments that end inside transactions,
-truncation, crashes, copies by followers. Against a model, a list of batches.
+"""A read_committed consumer reads each record of a committed transaction, and each record outside
+of transactions, once.
+
+Segments of the log may end inside transactions, and the log may have been truncated, reopened after
+a crash, or copied by a follower. The log is compared with a model, a list of batches.
 """
 
 import asyncio
@@ -24,7 +26,7 @@ PRODUCERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One batch. `producer` −1: of no producer."""
+    """One batch. `producer`: −1: outside of transactions."""
 
     producer: int
     count: int
@@ -40,9 +42,9 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cuts off the last batches above the high watermark."""
+    """Cuts off the last `count` batches, but none below the high watermark."""
 
-    batches: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +83,15 @@ class Batch:
 
 @dataclass
 class Model:
-    """The batches of a log, and the numbers of the producers' open transactions."""
+    """The batches of a log and its high watermark."""
 
     batches: list[Batch] = field(default_factory=list)
     high_watermark: int = 0
 
     def open_transactions(self) -> dict[int, int]:
-        """By producer; a transaction's number is that of its first batch's offset and producer."""
+        """The number of each producer's open transaction. It encodes the producer and the first
+        offset.
+        """
         found: dict[int, int] = {}
         for one in self.batches:
             if one.ends is not None:
@@ -97,7 +101,9 @@ class Model:
         return found
 
     def last_stable_offset(self) -> int:
-        """The first record of a transaction without a marker below the high watermark."""
+        """The first offset of a transaction without a marker below the high watermark; without such
+        a transaction the high watermark.
+        """
         ended = {one.ends for one in self.batches if one.ends is not None and one.first < self.high_watermark}
         unstable = [one.first for one in self.batches if one.transaction is not None and one.transaction not in ended]
         return min([self.high_watermark, *unstable])
@@ -134,10 +140,10 @@ class ModelledLog:
                 if number is not None:
                     done = log.append_as_leader(marker(commit, producer), leader_epoch=0, now_ms=NOW, from_client=False)
                     model.batches.append(Batch(done.first_offset, done.first_offset, ends=number, commits=commit))
-            case Truncate(batches):
+            case Truncate(count):
                 above = [one.first for one in model.batches if one.first >= model.high_watermark]
                 if above:
-                    log.truncate_to(above[-batches:][0])
+                    log.truncate_to(above[-count:][0])
                     model.batches = [one for one in model.batches if one.first < log.end]
             case Replicate():
                 log.advance_high_watermark(log.end)
@@ -191,7 +197,7 @@ def test_consumers_of_committed_records_read_what_is_committed(history: list[Ste
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(steps, max_size=40), st.randoms(use_true_random=False))
-def test_consumers_read_the_same_of_a_replica_elsewhere(history: list[Step], random: Random) -> None:
+def test_consumers_read_the_same_records_from_a_new_replica(history: list[Step], random: Random) -> None:
     """A partition that moves is copied by a follower, in pieces of any size, and then led by it."""
     one = ModelledLog()
     for step in history:

@@ -123,7 +123,7 @@ def test_corruption_below_the_recovery_point_takes_the_partition_offline(folder:
     log = create_filled_log(folder, 40, segment_bytes=1 << 20)
     path = files(folder, ".log")[0]
     data = bytearray(path.read_bytes())
-    data[8:12] = b"\xff\xff\xff\xff"  # the first batch's length, without an index
+    data[8:12] = b"\xff\xff\xff\xff"  # the first batch's length; without indexes the search reads it
     path.write_bytes(data)
     for index in files(folder, "index"):
         index.unlink()
@@ -269,8 +269,8 @@ def test_epochs_and_aborted_transactions_are_rebuilt_from_the_log(folder: LogFol
 
 
 def test_zeros_after_a_loss_of_power_are_no_aborted_transaction(folder: LogFolder) -> None:
-    """A file's length may reach the device before its bytes; version 0, producer 0, offset 0 is a
-    whole entry."""
+    """A file's length may reach the device before its bytes. An entry of zeros would be a
+    transaction of producer 0 at offset 0."""
     log = folder.create()
     append_committed(log, batch(1, producer=(0, 0, 0), transactional=True))
     append_committed(log, marker(True, 0), from_client=False)

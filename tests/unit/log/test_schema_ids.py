@@ -13,13 +13,13 @@ OF_KEYS, OF_VALUES, UNREAD = FRAME + b"\x01", FRAME + b"\x02", FRAME + b"\x03"
 
 
 class Registry:
-    """Schema 1 is of keys, 2 of values, and of 3 it is not known yet."""
+    """Knows that schema 1 is of keys and schema 2 of values, and knows nothing yet of schema 3."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
+        self.lookups: list[tuple[str, int]] = []
 
     def is_known(self, subject: str, schema_id: int) -> bool | None:
-        self.asked.append((subject, schema_id))
+        self.lookups.append((subject, schema_id))
         return None if schema_id == 3 else (subject, schema_id) in (("t-key", 1), ("t-value", 2))
 
 
@@ -34,9 +34,9 @@ def validate(*records: tuple[bytes | None, bytes | None], keys: bool = True, val
 
 def test_each_id_of_a_batch_is_looked_up_once_for_keys_and_for_values() -> None:
     record = (OF_KEYS + b"k", OF_VALUES + b"v")
-    assert validate(record, record, (None, OF_VALUES), (OF_KEYS, None)).asked == [("t-key", 1), ("t-value", 2)]
-    assert validate((b"k", OF_VALUES), keys=False).asked == [("t-value", 2)]
-    assert validate((OF_KEYS, b"v"), values=False).asked == [("t-key", 1)]
+    assert validate(record, record, (None, OF_VALUES), (OF_KEYS, None)).lookups == [("t-key", 1), ("t-value", 2)]
+    assert validate((b"k", OF_VALUES), keys=False).lookups == [("t-value", 2)]
+    assert validate((OF_KEYS, b"v"), values=False).lookups == [("t-key", 1)]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from tests.unit.log.log_fixtures import NOW, FailingDisk, LogFolder, append_comm
 
 
 def check_indexes(log: PartitionLog) -> None:
-    """Each offset index entry is a batch's last offset and position; time index entries rise and
-    are true."""
+    """Each offset index entry is a batch's last offset and position. Time index entries rise, and
+    each has the largest timestamp up to its offset."""
     for segment in log.segments:
         found = {header.last_offset: (position, header) for position, header in segment.iter_headers()}
         entries = segment.offsets.entries()
@@ -69,7 +69,7 @@ def test_rolls_before_relative_offsets_exceed_31_bits(folder: LogFolder) -> None
     log = folder.create()
     log.append_as_follower(batch(1, base_offset=5, epoch=0), leader_epoch=0)
     log.append_as_follower(batch(1, base_offset=1 + MAX_INT32, epoch=0), leader_epoch=0)
-    # Without a gap, as long as a relative offset spans it.
+    # No gap between the segments, as the relative offset of the batch fits.
     assert list(log.segments.bases) == [0, 6]
     log.append_as_follower(batch(1, base_offset=3 + 2 * MAX_INT32, epoch=0), leader_epoch=0)
     assert list(log.segments.bases) == [0, 6, 3 + 2 * MAX_INT32]

@@ -28,7 +28,7 @@ def append_one_by_one(log: PartitionLog, batches: Sequence[bytes]) -> list[Resul
 
 
 def append_joined(log: PartitionLog, batches: Sequence[bytes]) -> list[Result]:
-    """As a broker does: the batches that are not joined are appended one by one."""
+    """Appends batches as a broker does: those that are not joined are appended one by one."""
     joined = log.append_small_batches([bytearray(one) for one in batches], leader_epoch=3, now_ms=NOW)
     done = len(joined.first_offsets)
     assert joined.byte_count == sum(map(len, batches[:done]))
@@ -116,7 +116,7 @@ def test_batches_of_several_producers_are_one_write(tmp_path: Path) -> None:
     assert disk.sizes == [len(first), sum(map(len, batches))]
 
 
-def test_second_batch_of_an_idempotent_producer_is_left_to_a_check_after_the_first(folder: LogFolder) -> None:
+def test_second_batch_of_an_idempotent_producer_is_not_joined_with_the_first(folder: LogFolder) -> None:
     log = folder.create()
     append_joined(log, [batch(1)])
     batches = [batch(1, producer=(1, 0, sequence)) for sequence in (0, 1)]
@@ -148,6 +148,6 @@ def test_failed_write_leaves_the_log_as_it_was(failing_folder: LogFolder, is_ful
     disk.room, offline = None, log.failure is not None
     disk.broken.clear()
     assert (log.end, batches_in(log), offline) == (2, before, not is_full)
-    if is_full:  # which passes: the batches are appended as if nothing had been
+    if is_full:  # the disk has room again: the batches are appended as if nothing had failed
         assert append_joined(log, batches) == [2, 3, 4]
         assert offsets(log) == [0, 1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""Batches with which a partition's leader lets a transaction begin and end in its log."""
+"""What a partition's leader checks before a transaction begins or ends in its log."""
 
 from ottla_broker.log.producer_state import ProducerStates
 from ottla_broker.log.transaction_verification import VerificationGuard
@@ -63,7 +63,7 @@ def test_unknown_producer_of_transaction_version_1_begins_anywhere() -> None:
     check_batch(producers, 3, 4)
 
 
-def test_batch_that_is_verified_before_an_earlier_one_is_refused() -> None:
+def test_batch_is_refused_before_an_earlier_one_that_was_verified() -> None:
     producers = ProducerStates()
     producers.verifications.begin(7, 3, 4)
     producers.verifications.begin(7, 3, 6)
@@ -73,7 +73,7 @@ def test_batch_that_is_verified_before_an_earlier_one_is_refused() -> None:
     check_batch(producers, 4, 9)  # a later epoch begins anew
 
 
-def test_repeated_batch_that_arrives_late_does_not_refuse_the_next_transaction() -> None:
+def test_repeated_batch_that_arrives_late_does_not_block_the_next_transaction() -> None:
     producers = ProducerStates()
     for sequence in range(5):
         producers.apply_batch(7, 3, sequence, 10 + sequence, 0, 0, True, 0)

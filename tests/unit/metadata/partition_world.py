@@ -43,8 +43,8 @@ class Process:
 
 
 class PartitionWorld:
-    """`initial_replicas`: number of replicas that were unfenced when the partition was created.
-    `synced`: records are on disk before they are acknowledged.
+    """`initial_isr_size`: how many replicas were unfenced when the partition was created; None:
+    all. `synced`: records are on disk before they are acknowledged.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PartitionWorld:
         min_insync: int,
         *,
         synced: bool = False,
-        initial_replicas: int | None = None,
+        initial_isr_size: int | None = None,
     ) -> None:
         self.rules = TopicElectionRules(min_insync, allow_unclean=False, acks_are_synced=synced)
         self.image = MetadataImage()
@@ -65,15 +65,15 @@ class PartitionWorld:
         self.acknowledged: list[tuple[int, int]] = []
         # Stopped brokers that lost no records → epoch of their last incarnation
         self._trusted_epochs: dict[int, int] = {}
-        self.losses = 0  # brokers that may have lost acknowledged records
+        self.losses = 0  # how many brokers may have lost acknowledged records
         # Proposals that may be delivered, lost or repeated: (broker, broker epoch, proposal)
         self.sent: list[tuple[int, int, IsrChangeRequest]] = []
-        self._records = 0
-        self._incarnations = 0
+        self._last_record = 0
+        self._last_incarnation = 0
         for broker in range(brokers):
             self._register(broker, previous_epoch=-1)
         self.commit([TopicRecord("t", TOPIC)])
-        all_replicas, isr = tuple(replicas), tuple(replicas[:initial_replicas])
+        all_replicas, isr = tuple(replicas), tuple(replicas[:initial_isr_size])
         directories = tuple(self.directories[broker] for broker in all_replicas)
         initial = PartitionRecord(TOPIC, 0, all_replicas, isr, isr[0], directories=directories)
         self.commit([election.with_initial_eligible_replicas(initial, self.rules)])
@@ -111,9 +111,9 @@ class PartitionWorld:
     # --- brokers
 
     def _register(self, broker: int, previous_epoch: int) -> None:
-        self._incarnations += 1
+        self._last_incarnation += 1
         registration = RegisterBrokerRecord(
-            broker, UUID(int=self._incarnations), {"P": Endpoint("h", 1)}, directories=(self.directories[broker],)
+            broker, UUID(int=self._last_incarnation), {"P": Endpoint("h", 1)}, directories=(self.directories[broker],)
         )
         broker_plans.validate_registration(self.image, registration, in_session=False)
         self.commit(broker_plans.plan_broker_registration(self.image, registration, previous_epoch, self.rules_of))
@@ -130,7 +130,9 @@ class PartitionWorld:
             self._trusted_epochs[broker] = process.epoch
 
     def lose_power(self, broker: int, keeps: int) -> None:
-        """Loses records that were not synced: all but the first `keeps`."""
+        """Kills the broker, with the loss of all but the first `keeps` records unless records are
+        synced. Nothing happens if more brokers would lose records than the topic tolerates.
+        """
         if self.rules.acks_are_synced:
             self.kill(broker)
             self._trusted_epochs.pop(broker, None)
@@ -192,8 +194,8 @@ class PartitionWorld:
     def produce(self, broker: int) -> None:
         process = self.processes.get(broker)
         if process is not None and process.partition.leader == broker:
-            self._records += 1
-            self.logs[broker].append((process.partition.leader_epoch, self._records))
+            self._last_record += 1
+            self.logs[broker].append((process.partition.leader_epoch, self._last_record))
             self._advance(broker)
 
     def fetch(self, follower: int) -> None:
@@ -250,7 +252,7 @@ class PartitionWorld:
 
     def deliver(self, index: int, *, duplicate: bool) -> None:
         """The controller gets one of the sent proposals. `index`: modulo their number. `duplicate`:
-        it may get it once more.
+        the same proposal may be delivered again.
         """
         if not self.sent:
             return
@@ -259,9 +261,9 @@ class PartitionWorld:
             self.sent.remove((broker, epoch, proposal))
         if self.image.brokers[broker].epoch != epoch:
             return
-        voters = election_candidates(self.image)
+        candidates = election_candidates(self.image)
         try:
-            new = isr_changes.apply_isr_change(self.state, proposal, broker, self.image.brokers, voters, self.rules)
+            new = isr_changes.apply_isr_change(self.state, proposal, broker, self.image.brokers, candidates, self.rules)
         except KafkaError:
             return
         self.commit([new])
@@ -294,7 +296,9 @@ class PartitionWorld:
     # --- invariants
 
     def check(self) -> None:
-        """Raises AssertionError unless the leader is unfenced and has every acknowledged record."""
+        """Raises AssertionError unless the leader, if it runs, is unfenced and has every
+        acknowledged record.
+        """
         leader = self.state.leader
         if leader in self.processes:  # a stopped broker serves nobody until it has registered again
             prefix = self.logs[leader][: len(self.acknowledged)]

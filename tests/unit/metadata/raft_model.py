@@ -241,9 +241,9 @@ def check_no_disruption(world: RaftWorld, at: int) -> None:
     node = world.nodes[at]
     for leader in world.nodes:
         if leader.leads and leader.key != node.key and leader.voters == node.voters and len(node.voters) <= 3:
-            here = (leader.raft.epoch, leader.key.broker)
-            hear = [n.key for n in world.nodes if n.raft.hears_leader and (n.raft.epoch, n.raft.leader) == here]
-            if has_majority({leader.key, *hear} - {node.key}, node.voters):
+            led = (leader.raft.epoch, leader.key.broker)
+            hearers = [n.key for n in world.nodes if n.raft.hears_leader and (n.raft.epoch, n.raft.leader) == led]
+            if has_majority({leader.key, *hearers} - {node.key}, node.voters):
                 raise InvariantViolated(
                     f"{broker_name(node)} becomes a candidate although a majority hears {broker_name(leader)}"
                 )
@@ -261,9 +261,9 @@ def deliver_vote_request(
     world = world._replace(votes=add_vote(world.votes, request.epoch, node.key, request.candidate))
     for sender, candidate in enumerate(world.nodes):
         if not lost and (candidate.key, candidate.process) == (request.candidate, sent_request.process):
-            asked = RaftState(Role.CANDIDATE, request.epoch)
-            won = rules.count_vote(candidate.raft, node.key, asked, granted=True, me=candidate.replica)
-            return with_raft(world, sender, won, rules)
+            request_state = RaftState(Role.CANDIDATE, request.epoch)
+            counted = rules.count_vote(candidate.raft, node.key, request_state, granted=True, me=candidate.replica)
+            return with_raft(world, sender, counted, rules)
     return world
 
 

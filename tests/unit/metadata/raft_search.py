@@ -21,8 +21,10 @@ WEIGHTS = {
 
 @dataclass
 class Exploration:
-    """Result of a search. `violation`: the first violated invariant, None if there was none;
-    `trace`: labels of the steps that led to it.
+    """Result of a search or a walk. `worlds`: how many worlds a search reached, or how many steps
+    a walk took. `violation`: the first violated invariant, None if there was none; `trace`: labels
+    of the steps that led to it, or of all steps of a walk. `complete`: false if a search reached
+    `max_worlds`.
     """
 
     worlds: int
@@ -69,7 +71,7 @@ def trace_to(came_from: dict[RaftWorld, tuple[RaftWorld, str] | None], world: Ra
 
 
 def random_walk(start: RaftWorld, rules: Rules, random: Random, length: int) -> Exploration:
-    """Takes `length` random steps."""
+    """Takes `length` random steps, fewer if one violates an invariant."""
     world: RaftWorld = start
     trace: list[str] = []
     while len(trace) < length:

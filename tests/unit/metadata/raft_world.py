@@ -33,7 +33,7 @@ class Rules:
 
 
 class Entry(NamedTuple):
-    """A record of the metadata log. `voters` None: any other record."""
+    """A record of the metadata log. `voters`: None unless it is a voter set."""
 
     epoch: int
     voters: Voters | None = None

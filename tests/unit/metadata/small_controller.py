@@ -40,7 +40,7 @@ class MemoryLog:
 
 class SmallController:
     """Broker 1 as the active controller. `image`: a new one if None. `settings`: of the broker,
-    with underscores for dots.
+    with underscores for dots. `brokers`, `replicas`: the controller's parts that decide about them.
     """
 
     def __init__(self, image: MetadataImage | None = None, **settings: str) -> None:

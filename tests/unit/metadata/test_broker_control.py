@@ -33,14 +33,14 @@ async def test_rule_6_a_fenced_broker_is_unfenced_only_after_it_has_read_its_fen
     await small.brokers.fence_broker(1, small.image.brokers[1].epoch, "a test")
     reply = await small.heartbeat(1, metadata_offset=read_offset)  # its image still names it leader
     assert (reply.is_caught_up, reply.is_fenced) == (False, True)
-    fenced = small.image.end_offset - 1
+    fencing_offset = small.image.end_offset - 1
     await small.add_topic("another", replicas=(2,))
-    assert not (await small.heartbeat(1, metadata_offset=fenced)).is_fenced  # later records need not be read
+    assert not (await small.heartbeat(1, metadata_offset=fencing_offset)).is_fenced  # later records need not be read
 
     successor = SmallController(image=small.image)  # a new controller, which has fenced no broker itself
     await successor.brokers.fence_broker(1, successor.image.brokers[1].epoch, "a test")
     restarted = SmallController(image=small.image)
-    assert (await restarted.heartbeat(1, metadata_offset=fenced)).is_fenced
+    assert (await restarted.heartbeat(1, metadata_offset=fencing_offset)).is_fenced
     assert not (await restarted.heartbeat(1)).is_fenced
 
 
@@ -131,7 +131,7 @@ async def test_rule_5_an_unclean_leader_is_elected_only_where_the_topic_allows_i
     assert (small.state(topic="safe").leader, small.state(topic="safe").isr) == (-1, (1,))
     assert (small.state(topic="loose").leader, small.state(topic="loose").isr) == (2, (2,))
     await small.controller.alter_configs(2, "safe", {"unclean.leader.election.enable": "true"})
-    assert small.state(topic="safe").leader == 2  # allowed just now
+    assert small.state(topic="safe").leader == 2  # the topic allows it now
 
 
 @async_test

@@ -165,8 +165,8 @@ async def test_a_new_controller_gets_a_heartbeat_at_once() -> None:
 
 @async_test
 async def test_rule_6_heartbeats_that_a_former_controller_answered_itself_do_not_count() -> None:
-    """The next controller fences it at once, so its session begins with the first heartbeat that
-    the next one answers.
+    """The next controller fences the former one at once, whose session begins with the first
+    heartbeat that the next one answers.
     """
     small = SmallController()
     broker = await Broker(small, interval_ms=20).start()
@@ -225,11 +225,11 @@ async def test_a_registration_waits_until_the_session_of_the_previous_process_ex
     small = SmallController(broker_session_timeout_ms="100", broker_heartbeat_interval_ms="20")
     epoch = await small.register(7, incarnation=1, directories=(5,))
     await small.brokers.process_heartbeat(BrokerHeartbeat(7, epoch, epoch))
-    heartbeats = asyncio.create_task(small.controller.run())
+    control_loop = asyncio.create_task(small.controller.run())
     broker = await Broker(small).start()
     assert broker.lifecycle.broker_epoch > epoch
     broker.heartbeats.cancel()
-    heartbeats.cancel()
+    control_loop.cancel()
 
 
 @async_test

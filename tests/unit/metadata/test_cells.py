@@ -19,7 +19,9 @@ from ottla_broker.metadata.placement import (
 
 
 def even_cluster(brokers: int, racks: int, workers: int = 1) -> list[UsableBroker]:
-    """Brokers in their racks in turn, or without racks (0). `workers`: brokers on each node."""
+    """Brokers that are dealt out to the racks in turn; without racks if `racks` is 0. `workers`:
+    brokers on each node.
+    """
     if not racks:
         return [UsableBroker(it, node=f"n{it // workers}") for it in range(brokers)]
     return [UsableBroker(it, f"r{it % racks}", f"n{it // racks // workers}") for it in range(brokers)]
@@ -49,13 +51,13 @@ def members(cells: Mapping[int, int]) -> set[frozenset[int]]:
 
 @given(any_clusters(), st.randoms())
 @settings(deadline=None)
-def test_a_cell_has_whole_nodes_and_enough_brokers_racks_and_nodes(brokers: list[UsableBroker], order: Random) -> None:
+def test_a_cell_has_whole_nodes_and_enough_brokers_racks_and_nodes(brokers: list[UsableBroker], random: Random) -> None:
     cells = divide_into_cells(brokers)
     assert set(cells) == {it.broker for it in brokers}
     assert set(cells.values()) == set(range(len(set(cells.values()))))
     assert len({(it.node_key, cells[it.broker]) for it in brokers}) == len({it.node_key for it in brokers})
     shuffled = list(brokers)
-    order.shuffle(shuffled)
+    random.shuffle(shuffled)
     assert divide_into_cells(shuffled) == cells
     by_cell = group_by_cell(brokers, cells)
     if len(by_cell) > 1:
@@ -103,15 +105,16 @@ def test_replicas_are_in_one_cell_that_can_hold_them(
     factor = data.draw(st.integers(1, min(5, len(usable))))
     start, shift = data.draw(st.integers(0, 100)), data.draw(st.integers(0, 100))
     placed = assign_replicas(partitions, factor, usable, start=start, shift=shift, cells=cells)
-    broker_of, every = {it.broker: it for it in usable}, count_domains(usable)
+    broker_of, all_domains = {it.broker: it for it in usable}, count_domains(usable)
     can_hold = {
-        cell: count_domains(brokers).can_hold(factor, every) for cell, brokers in group_by_cell(usable, cells).items()
+        cell: count_domains(brokers).can_hold(factor, all_domains)
+        for cell, brokers in group_by_cell(usable, cells).items()
     }
     for replicas in placed:
-        found = count_domains([broker_of[it] for it in replicas])
+        domains = count_domains([broker_of[it] for it in replicas])
         assert len(set(replicas)) == factor
-        assert found.racks == min(factor, every.racks)
-        assert found.nodes == min(factor, every.nodes)
+        assert domains.racks == min(factor, all_domains.racks)
+        assert domains.nodes == min(factor, all_domains.nodes)
         if can_hold[cells[replicas[0]]]:
             assert len({cells[it] for it in replicas}) == 1
     leaders = Counter(dict.fromkeys(broker_of, 0))
@@ -152,17 +155,17 @@ def test_a_small_topic_is_led_in_many_cells_and_all_racks() -> None:
     assert Counter(it % 3 for it in leaders) == {0: 2, 1: 2, 2: 2}
 
 
-def followed_leaders(placed: Sequence[Sequence[int]]) -> int:
+def max_followed_leaders(placed: Sequence[Sequence[int]]) -> int:
     """The most leaders that one broker follows."""
-    found = defaultdict(set)
+    followed = defaultdict(set)
     for leader, *followers in placed:
         for it in followers:
-            found[it].add(leader)
-    return max(map(len, found.values()))
+            followed[it].add(leader)
+    return max(map(len, followed.values()))
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(10, 1000), (1000, 10)])
-def test_of_300_brokers_each_follows_at_most_8(topics: int, partitions: int) -> None:
+def test_each_of_300_brokers_follows_at_most_8_leaders(topics: int, partitions: int) -> None:
     brokers = even_cluster(300, 3)
     cells = divide_into_cells(brokers)
     placed: list[tuple[int, ...]] = []
@@ -173,6 +176,6 @@ def test_of_300_brokers_each_follows_at_most_8(topics: int, partitions: int) -> 
         led.update(it[0] for it in added)
         held.update(broker for it in added for broker in it)
         placed += added
-    assert followed_leaders(placed) <= 8
+    assert max_followed_leaders(placed) <= 8
     assert max(led.values()) - min(led.values()) <= 1
     assert max(held.values()) - min(held.values()) <= 3

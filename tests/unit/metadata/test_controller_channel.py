@@ -48,7 +48,7 @@ class ScriptedBroker:
     def __init__(self, respond: Callable[[int], Awaitable[Any]]) -> None:
         self._respond = respond
         self.request_count = 0
-        self.connections = 0
+        self.connection_count = 0
         self.client_software: set[str] = set()
         self.envelopes: list[EnvelopeRequest] = []
 
@@ -58,7 +58,7 @@ class ScriptedBroker:
         return address
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+        self.connection_count += 1
         try:
             while True:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
@@ -186,7 +186,7 @@ async def test_a_slow_request_delays_no_other_and_connections_are_reused() -> No
     await wait_until(lambda: controller.request_count)
     for count in (2, 3, 4):
         assert (await channel.send_request(REQUEST)).producer_id_start == count
-    assert controller.connections == 2
+    assert controller.connection_count == 2
     release.set()
     assert (await slow_request).producer_id_start == 1
     channel.close()
@@ -228,14 +228,14 @@ async def test_a_forwarded_request_carries_the_principal_and_keeps_its_correlati
     controller = ScriptedBroker(answer_block)
     channel = ControllerChannel(QuorumView(await controller.open()), "me")
     frame = bytes(write_request(ALLOCATE, 0, 4711, "somebody", REQUEST)[4:])
-    respond = await asyncio.gather(
+    responses = await asyncio.gather(
         channel.forward_frame(frame, ALICE, "10.0.0.7"), channel.forward_frame(frame, ALICE, "2001:db8::7")
     )
     assert sorted(
         (bytes(it.request_data), read_principal(it.request_principal or b""), read_host(it.client_host_address))
         for it in controller.envelopes
     ) == [(frame, ("User", "alice", False), "10.0.0.7"), (frame, ("User", "alice", False), "2001:db8::7")]
-    for answer in respond:
+    for answer in responses:
         assert answer is not None
         assert int.from_bytes(answer[:4]) == len(answer) - 4
         assert int.from_bytes(answer[4:8]) == 4711

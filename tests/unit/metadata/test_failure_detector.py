@@ -29,7 +29,7 @@ class Broker:
         self.is_responding = True
         self.connections: list[asyncio.StreamWriter] = []
         self.port = 0
-        self.closed_connections = 0
+        self.closed_connection_count = 0
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -44,7 +44,7 @@ class Broker:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
-            self.closed_connections += 1
+            self.closed_connection_count += 1
             writer.close()
 
     def close_port(self) -> None:
@@ -105,12 +105,12 @@ async def test_a_broken_probe_is_connected_again() -> None:
     await wait_until(lambda: not detector.has_suspects)
     assert failed == []
     await detector.close()
-    await wait_until(lambda: broker.closed_connections == 2)
+    await wait_until(lambda: broker.closed_connection_count == 2)
     broker.close_port()
 
 
 @async_test
-async def test_a_broker_that_answers_is_alive_and_one_with_open_sockets_alone_is_not() -> None:
+async def test_a_broker_that_answers_is_alive_and_one_that_only_accepts_connections_is_not() -> None:
     broker = Broker()
     await broker.open()
     detector, _ = start_detector(image_with(broker))

@@ -31,7 +31,7 @@ def image_of(*brokers: BrokerRegistration) -> MetadataImage:
 
 
 def sources(image: MetadataImage, voters: VoterSet, leader: int) -> dict[int, int | None]:
-    """Broker → the voter that it copies from."""
+    """Broker → the voter that it copies from; None: the leader."""
     assigned = {
         broker.broker: assign_voter(broker.key, image, voters, leader, LISTENER)
         for broker in brokers_as_voters(image, LISTENER)
@@ -87,14 +87,18 @@ def test_standby_voters_are_those_that_may_join_next() -> None:
     st.lists(st.tuples(st.booleans(), st.booleans(), st.sampled_from("abcd")), min_size=4, max_size=30),
     st.sampled_from([1, 2, 3, 4]),
 )
-def test_the_next_voter_is_always_one_of_the_standby_voters(kinds: list[tuple[bool, bool, str]], voting: int) -> None:
+def test_the_next_voter_is_always_one_of_the_standby_voters(
+    kinds: list[tuple[bool, bool, str]], voter_count: int
+) -> None:
     image = image_of(
         *(
-            registration(broker, fenced=fenced and broker >= voting, leaving=leaving and broker >= voting, node=node)
+            registration(
+                broker, fenced=fenced and broker >= voter_count, leaving=leaving and broker >= voter_count, node=node
+            )
             for broker, (fenced, leaving, node) in enumerate(kinds)
         )
     )
-    voters = tuple(voter(broker) for broker in range(min(voting, len(kinds) - 1)))
+    voters = tuple(voter(broker) for broker in range(min(voter_count, len(kinds) - 1)))
     standby = standby_voters(image, voters, LISTENER)
     candidates = [
         VoterCandidate(
@@ -127,4 +131,4 @@ def test_a_restart_of_an_observer_moves_no_other_one(ids: set[int], leader: int,
     if observers:
         down = data.draw(st.sampled_from(observers))
         after = sources(image_of(*(registration(broker, fenced=broker == down) for broker in brokers)), voters, leads)
-        assert after == {**before, down: None}  # which fetches from the leader until it serves
+        assert after == {**before, down: None}  # a fenced broker fetches from the leader

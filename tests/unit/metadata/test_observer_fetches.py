@@ -43,7 +43,7 @@ def quorum_of(node: SimulatedBroker) -> RaftQuorum:
 
 
 def source_of(cluster: WholeCluster, node: SimulatedBroker) -> SimulatedBroker | None:
-    """The voter that the image assigns to a broker."""
+    """The voter that the image assigns to a broker; None: the leader."""
     log = quorum_of(node).metadata_log
     me = quorum_of(node).describe_replica().key
     voter = assign_voter(me, log.image, log.voters.latest, quorum_of(node).leader_id, "PLAINTEXT")
@@ -153,7 +153,7 @@ def test_an_observer_that_an_administrator_adds_becomes_a_voter_soon() -> None:
     run_scenario(scenario, BROKERS)
 
 
-def ask(node: SimulatedBroker, request: MetadataFetchRequest) -> "asyncio.Task[MetadataFetchResponse]":
+def start_fetch(node: SimulatedBroker, request: MetadataFetchRequest) -> "asyncio.Task[MetadataFetchResponse]":
     assert node.process is not None
     work: asyncio.Task[MetadataFetchResponse] = node.process.run(quorum_of(node).handle_fetch(request))
     return work
@@ -170,7 +170,7 @@ def test_a_voter_serves_committed_records_of_its_epoch_and_refuses_everything_el
             end: EpochAndOffset, sender: tuple[int, object] = key, in_epoch: int = epoch, known: int = -1
         ) -> MetadataFetchResponse:
             request = MetadataFetchRequest(sender[0], sender[1], in_epoch, end, known, max_wait_ms=300)  # type: ignore[arg-type]
-            work = ask(source, request)
+            work = start_fetch(source, request)
             await cluster.until(work.done)
             return work.result()
 
@@ -222,7 +222,7 @@ def test_records_that_only_a_minority_of_the_voters_has_are_served_to_nobody(see
         assert log.end_offset > log.high_watermark and not work.done()
         end = EpochAndOffset(quorum_of(source).epoch, log.high_watermark)
         request = MetadataFetchRequest(*quorum_of(observed[0]).describe_replica().key, end.epoch, end)
-        fetch = ask(source, request)
+        fetch = start_fetch(source, request)
         await cluster.until(fetch.done)
         assert fetch.result().error is ErrorCode.none
         assert not fetch.result().records and fetch.result().high_watermark == end.offset
@@ -258,8 +258,8 @@ def test_an_excluded_voter_is_tried_again_after_a_while() -> None:
         with patch.object(fetch_sources, "VOTER_RETRY_S", 15.0), counted_fetches() as counts:
             cluster.network.isolate_host(source.host, [observer.host])
             await cluster.pause(12.0)
-            said = f"{observer.host} info: broker {source.node_id} does not serve the metadata log"
-            assert sum(said in " ".join(line.split()) for line in cluster.trace.lines) == 1
+            log_line = f"{observer.host} info: broker {source.node_id} does not serve the metadata log"
+            assert sum(log_line in " ".join(line.split()) for line in cluster.trace.lines) == 1
             cluster.network.rejoin_host(source.host, [observer.host])
             counts.clear()
             await cluster.until(lambda: counts[source.node_id, observer.node_id] > 3)

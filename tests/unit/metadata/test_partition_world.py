@@ -11,27 +11,27 @@ from ottla_broker.metadata.records import NO_LEADER
 from tests.unit.metadata.partition_world import PartitionWorld
 
 BROKERS = 4
-one = st.integers(0, BROKERS - 1)
+broker_ids = st.integers(0, BROKERS - 1)
 Step = Callable[[PartitionWorld], None]
 
 steps: st.SearchStrategy[Step] = st.one_of(
-    one.map(lambda b: lambda w: w.produce(b)),
-    one.map(lambda b: lambda w: w.fetch(b)),
-    one.map(lambda b: lambda w: w.read_metadata(b)),
+    broker_ids.map(lambda b: lambda w: w.produce(b)),
+    broker_ids.map(lambda b: lambda w: w.fetch(b)),
+    broker_ids.map(lambda b: lambda w: w.read_metadata(b)),
     st.just(lambda w: [w.read_metadata(b) for b in range(BROKERS)]),
     st.just(lambda w: [w.fetch(b) for b in range(BROKERS)]),
     st.just(lambda w: [w.produce(b) for b in range(BROKERS)]),
-    st.tuples(one, st.integers(-1, BROKERS - 1)).map(lambda s: lambda w: w.propose(*s)),
-    st.tuples(one, st.booleans()).map(lambda s: lambda w: w.deliver(s[0], duplicate=s[1])),
-    one.map(lambda b: lambda w: w.kill(b)),
-    one.map(lambda b: lambda w: w.start(b)),
-    one.map(lambda b: lambda w: w.restart(b)),
-    one.map(lambda b: lambda w: w.fence(b)),
-    one.map(lambda b: lambda w: w.send_heartbeat(b)),
-    one.map(lambda b: lambda w: w.shut_down(b)),
-    st.tuples(one, st.integers(0, 3)).map(lambda s: lambda w: w.lose_power(*s)),
-    one.map(lambda b: lambda w: w.wipe(b)),
-    st.lists(one, min_size=1, max_size=3, unique=True).map(lambda t: lambda w: w.reassign(t)),
+    st.tuples(broker_ids, st.integers(-1, BROKERS - 1)).map(lambda s: lambda w: w.propose(*s)),
+    st.tuples(broker_ids, st.booleans()).map(lambda s: lambda w: w.deliver(s[0], duplicate=s[1])),
+    broker_ids.map(lambda b: lambda w: w.kill(b)),
+    broker_ids.map(lambda b: lambda w: w.start(b)),
+    broker_ids.map(lambda b: lambda w: w.restart(b)),
+    broker_ids.map(lambda b: lambda w: w.fence(b)),
+    broker_ids.map(lambda b: lambda w: w.send_heartbeat(b)),
+    broker_ids.map(lambda b: lambda w: w.shut_down(b)),
+    st.tuples(broker_ids, st.integers(0, 3)).map(lambda s: lambda w: w.lose_power(*s)),
+    broker_ids.map(lambda b: lambda w: w.wipe(b)),
+    st.lists(broker_ids, min_size=1, max_size=3, unique=True).map(lambda t: lambda w: w.reassign(t)),
     st.just(lambda w: w.cancel()),
     st.just(lambda w: w.elect_preferred()),
 )
@@ -40,9 +40,9 @@ steps: st.SearchStrategy[Step] = st.one_of(
 @given(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.lists(steps, max_size=80))
 @settings(max_examples=300, deadline=None)
 def test_an_elected_leader_has_every_acknowledged_record(
-    min_insync: int, initial_replicas: int, synced: bool, events: list[Step]
+    min_insync: int, initial_isr_size: int, synced: bool, events: list[Step]
 ) -> None:
-    world = PartitionWorld(BROKERS, (0, 1, 2), min_insync, synced=synced, initial_replicas=initial_replicas)
+    world = PartitionWorld(BROKERS, (0, 1, 2), min_insync, synced=synced, initial_isr_size=initial_isr_size)
     for step in events:
         step(world)
         world.check()
@@ -72,7 +72,7 @@ def test_without_synced_records_an_administrator_has_to_elect_from_the_last_know
     for broker in (1, 2):
         world.lose_power(broker, keeps=0)
         world.start(broker)
-    world.losses = 0  # one more than the topic tolerates
+    world.losses = 0  # allows one loss more than the topic tolerates
     world.wipe(0)
     world.start(0)
     for broker in range(3):
@@ -89,13 +89,13 @@ def test_an_unclean_election_prefers_a_replica_with_records_to_an_emptied_one() 
     world.fence(2)
     world.kill(1)
     world.fence(1)
-    world.losses = -2  # one more than the topic tolerates
+    world.losses = -2  # allows one loss more than the topic tolerates
     world.wipe(0)
     world.start(0)
     world.send_heartbeat(0)
     assert (world.state.leader, world.state.isr, world.state.emptied) == (NO_LEADER, (), (0,))
     empty = elect_unclean_leader(world.state, election_candidates(world.image), world.rules)
-    assert empty is not None and empty.leader == 0, "no other is there"
+    assert empty is not None and empty.leader == 0, "no other replica runs"
     world.start(1)
     world.send_heartbeat(1)
     chosen = elect_unclean_leader(world.state, election_candidates(world.image), world.rules)

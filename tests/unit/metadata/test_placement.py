@@ -45,8 +45,8 @@ def test_replicas_span_as_many_racks_as_they_can(
 
 @st.composite
 def clusters_on_nodes(draw: st.DrawFn) -> list[UsableBroker]:
-    """Up to 40 brokers, more than are compared for one replica, on few nodes in few racks. Some
-    brokers report no node.
+    """Up to 40 brokers on few nodes in few racks. They are more than the placement compares for one
+    replica. Some brokers report no node.
     """
     ids = draw(st.lists(st.integers(0, 60), min_size=1, max_size=40, unique=True))
     names = list[list[str | None]]
@@ -103,7 +103,7 @@ def test_replicas_are_even_without_racks(brokers: int, partitions: int) -> None:
         )
         assert max(counts.values()) - min(counts.values()) <= 2
         if factor == 1:
-            assert len(set(counts.values())) == 1  # as many partitions as a multiple of brokers: exactly even
+            assert len(set(counts.values())) == 1  # the partition count is a multiple of the broker count
 
 
 @pytest.mark.parametrize("factor", [0, -1, 4])

@@ -117,7 +117,7 @@ def test_a_voter_that_was_cut_off_hears_the_leader_before_it_is_a_candidate_agai
         assert await cluster.until(hears_leader) < 1.0
         assert cluster.leader is leader
 
-    # Without records to fetch: it is not fenced meanwhile.
+    # The broker is not fenced meanwhile, so there are no records to fetch.
     settings = {"controller.quorum.election.backoff.max.ms": "200", "broker.session.timeout.ms": "9000"}
     run_scenario(scenario, seed=seed, settings=settings)
 
@@ -162,12 +162,12 @@ def test_no_broker_names_a_leader_after_a_majority_has_lost_its_disks() -> None:
             node.wipe()
             node.start()
 
-        def named() -> list[int]:
+        def named_leaders() -> list[int]:
             return [node.broker.quorum.leader_id for node in cluster if node.broker is not None]
 
-        await cluster.until(lambda: named() == [-1, -1, -1], within_s=10)
+        await cluster.until(lambda: named_leaders() == [-1, -1, -1], within_s=10)
         for _ in range(300):
-            assert named() == [-1, -1, -1]
+            assert named_leaders() == [-1, -1, -1]
             await cluster.pause(0.01)
 
     run_scenario(scenario)

@@ -1,4 +1,4 @@
-"""Founding a cluster, joining it, and electing a leader after all addresses have changed."""
+"""Founding a cluster, joining it, changes of voters and addresses, and isolated brokers."""
 
 from collections.abc import Callable
 
@@ -115,7 +115,7 @@ def test_a_voter_is_updated_once_and_must_support_the_finalized_kraft_version() 
         assert history.latest_offset == appended_at
         refused = await update(replace(moved, kraft_versions=(2, 3)))
         assert refused is not None and refused.code is ErrorCode.invalid_request
-        await cluster.until(lambda: follower in history.latest)  # it reports its entry itself
+        await cluster.until(lambda: follower in history.latest)  # the follower reports its own entry again
 
     run_scenario(scenario)
 

@@ -26,11 +26,11 @@ class Start:
     """One start of broker 1 with two log directories, until `stop`."""
 
     def __init__(self, folder: Path) -> None:
-        disk, now = OsDisk(), runtime()
+        disk, shared = OsDisk(), runtime()
         self.dirs = [
-            LogDir.attach(str(folder / name), disk=disk, runtime=now, node_id=1, cluster_id="old") for name in "ab"
+            LogDir.attach(str(folder / name), disk=disk, runtime=shared, node_id=1, cluster_id="old") for name in "ab"
         ]
-        self.orders = RecoveryOrders(self.dirs, disk, now)
+        self.orders = RecoveryOrders(self.dirs, disk, shared)
 
     def store(self, order: RecoveryOrder, *, receiver: UUID | None = None, leader: int = -1) -> None:
         me = self.dirs[0].directory_id
@@ -47,7 +47,7 @@ class Start:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder of a broker that has a metadata log."""
+    """The folder of broker 1, with a metadata log in its first log directory."""
     log = tmp_path / "a" / "__cluster_metadata-0"
     log.mkdir(parents=True)
     (log / "kept").write_text("records")

@@ -47,24 +47,24 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> 
         open_file(tmp_path)
 
 
-def write_register_form(folder: Path, *voters: tuple[int, UUID]) -> None:
+def write_file_of_version_0_1(folder: Path, *voters: tuple[int, UUID]) -> None:
     isr = [{"broker": broker, "directory": str(directory), "address": "a:1"} for broker, directory in voters]
     (folder / FILE_NAME).write_text(
         json.dumps({"cluster_id": "c", "epoch": 8, "leader": 1, "isr": isr, "replicas": []})
     )
 
 
-def test_the_form_of_a_register_is_taken_over_from_its_only_voter(tmp_path: Path) -> None:
-    write_register_form(tmp_path, ME)
-    found = open_file(tmp_path)
-    assert found.stored == ElectionState(8)
-    assert [voter.key for voter in found.register_voters] == [ME]
+def test_a_file_of_version_0_1_is_taken_over_by_its_only_voter(tmp_path: Path) -> None:
+    write_file_of_version_0_1(tmp_path, ME)
+    opened = open_file(tmp_path)
+    assert opened.stored == ElectionState(8)
+    assert [voter.key for voter in opened.register_voters] == [ME]
 
 
 @pytest.mark.parametrize("voters", [(ME, OTHER), (OTHER,)])
-def test_the_form_of_a_register_with_other_voters_is_refused(
+def test_a_file_of_version_0_1_with_other_voters_is_refused(
     tmp_path: Path, voters: tuple[tuple[int, UUID], ...]
 ) -> None:
-    write_register_form(tmp_path, *voters)
+    write_file_of_version_0_1(tmp_path, *voters)
     with pytest.raises(KafkaError, match="scale the cluster down to one broker"):
         open_file(tmp_path)

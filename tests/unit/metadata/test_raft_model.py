@@ -88,8 +88,8 @@ def become_candidate_without_pre_vote(state: RaftState, me: Replica) -> RaftStat
     return raft_rules.stand_for_election(expired, me) if expired.role is Role.PROSPECTIVE else expired
 
 
-def lead_with_one_vote(state: RaftState, voter: ReplicaKey, asked: RaftState, **others: Any) -> RaftState:
-    counted = raft_rules.count_vote(state, voter, asked, **others)
+def lead_with_one_vote(state: RaftState, voter: ReplicaKey, request_state: RaftState, **others: Any) -> RaftState:
+    counted = raft_rules.count_vote(state, voter, request_state, **others)
     return (
         replace(counted, role=Role.LEADER, leader=others["me"].key.broker)
         if counted.role is Role.CANDIDATE
@@ -152,14 +152,14 @@ def find_violation(rules: Rules) -> Exploration:
         led_world(short),
         contested_world(Budget(epochs=4)),
     ):
-        found = explore(start, rules, 2_500)
-        if found.violation is not None:
-            return found
+        exploration = explore(start, rules, 2_500)
+        if exploration.violation is not None:
+            return exploration
     for seed in range(MAX_WALKS):
-        found = random_walk(large_world(seed), rules, Random(seed), STEPS)
-        if found.violation is not None:
+        exploration = random_walk(large_world(seed), rules, Random(seed), STEPS)
+        if exploration.violation is not None:
             break
-    return found
+    return exploration
 
 
 @pytest.mark.parametrize("rule", WRONG_RULES)

@@ -151,7 +151,7 @@ def test_a_replica_follows_a_leader_of_its_own_or_a_newer_epoch() -> None:
     assert observe_epoch(leader, 8, NO_LEADER, ME) == RaftState(epoch=8)
 
 
-def test_messages_that_name_this_broker_leader_change_nothing() -> None:
+def test_a_broker_does_not_lead_because_a_message_names_it_leader() -> None:
     restarted = restart(ElectionState(5, 1, A), A)
     assert restarted.role is Role.UNATTACHED and restarted.voted == A
     assert observe_epoch(restarted, 5, 1, ME) == restarted

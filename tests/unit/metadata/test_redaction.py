@@ -13,7 +13,7 @@ def batch(base: int, *records: MetadataRecord) -> bytes:
 
 def test_secrets_become_asterisks_and_other_values_stay() -> None:
     plain = batch(0, ConfigRecord(101, "west", "topics", 'sasl.password","value":"not this'))
-    telling = batch(
+    with_secrets = batch(
         1,
         ConfigRecord(101, "west", "sasl.username", "u"),
         ConfigRecord(101, "west", "sasl.password", PASSWORD),
@@ -21,7 +21,7 @@ def test_secrets_become_asterisks_and_other_values_stay() -> None:
         ConfigRecord(101, "west", "role", "Paused"),
     )
     removing = batch(5, ConfigRecord(101, "west", "sasl.password", None))
-    data = plain + telling + removing
+    data = plain + with_secrets + removing
     shown = redact_secrets(data)
     assert len(shown) == len(data)
     records = [decode_record(record.value or b"") for _, record in iter_records(shown)]  # also verifies the checksums

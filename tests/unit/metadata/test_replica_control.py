@@ -19,12 +19,13 @@ TOPIC = UUID(int=9)
 
 
 def proposal(small: SmallController, isr: tuple[int, ...], partition: int = 0, **overrides: int) -> IsrChangeRequest:
+    """`overrides`: `leader_epoch`, `partition_epoch`, or `epoch_N`, a member's broker epoch."""
     state = small.state(partition)
     epochs = {"leader_epoch": state.leader_epoch, "partition_epoch": state.partition_epoch}
-    of = {key: overrides.pop(key, value) for key, value in epochs.items()}
+    sent = {key: overrides.pop(key, value) for key, value in epochs.items()}
     registered = {broker.id: broker.epoch for broker in small.image.brokers.values()}
     members = [(broker, overrides.get(f"epoch_{broker}", registered.get(broker, -1))) for broker in isr]
-    return IsrChangeRequest(state.topic, partition, of["leader_epoch"], of["partition_epoch"], members)
+    return IsrChangeRequest(state.topic, partition, sent["leader_epoch"], sent["partition_epoch"], members)
 
 
 async def alter_isr(
@@ -39,8 +40,8 @@ async def test_partitions_of_a_request_are_one_commit_and_a_rejected_one_stops_n
     small = await SmallController().add_brokers(1, 2, 3)
     await small.add_topic(partitions=30)
     small.log.commits.clear()
-    asked = [proposal(small, (1, 2), partition=p, leader_epoch=0 if p else 7) for p in range(30)]
-    first, *others = await small.replicas.alter_partitions(1, asked)
+    proposals = [proposal(small, (1, 2), partition=p, leader_epoch=0 if p else 7) for p in range(30)]
+    first, *others = await small.replicas.alter_partitions(1, proposals)
     assert isinstance(first, KafkaError) and first.code is ErrorCode.not_controller
     assert [state.isr for state in others if isinstance(state, PartitionRecord)] == [(1, 2)] * 29
     assert small.log.commits == [29]
@@ -217,11 +218,11 @@ def test_rule_12_begin_and_cancel_keep_adding_and_removing_sets_exact(data: st.D
     before = data.draw(replica_lists)
     isr = data.draw(st.lists(st.sampled_from(before), min_size=1, unique=True))
     state = PartitionRecord(TOPIC, 0, before, tuple(isr), isr[0])
-    voters = ElectionCandidates(dict.fromkeys(range(6), ()))
+    candidates = ElectionCandidates(dict.fromkeys(range(6), ()))
     rules = TopicElectionRules(1, allow_unclean=False)
     for targets in data.draw(st.lists(replica_lists, min_size=1, max_size=3)):
         try:
-            state = reassignment.begin_reassignment(state, targets, {}, voters, rules) or state
+            state = reassignment.begin_reassignment(state, targets, {}, candidates, rules) or state
         except KafkaError:
             continue
         assert reassignment.target_replicas(state) == targets
@@ -237,7 +238,7 @@ def test_rule_12_begin_and_cancel_keep_adding_and_removing_sets_exact(data: st.D
         isr = list(state.isr)
     if reassignment.is_reassigning(state):
         try:
-            cancelled = reassignment.cancel_reassignment(state, voters, rules)
+            cancelled = reassignment.cancel_reassignment(state, candidates, rules)
         except KafkaError:
             return
         assert cancelled is not None and set(cancelled.replicas) == set(before)

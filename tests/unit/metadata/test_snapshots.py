@@ -125,7 +125,7 @@ def test_an_image_is_restored_from_its_records(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_replacing_an_image_returns_what_has_changed(seed: int) -> None:
+def test_replacing_an_image_returns_deleted_and_created_topics_and_all_partitions(seed: int) -> None:
     history = random_records(Random(seed), 120)
     image, target = build_image(history[:40]), build_image(history)
     before = dict(image.topic_names)
@@ -161,13 +161,13 @@ def test_two_snapshots_are_kept_and_partial_ones_are_deleted(tmp_path: Path) -> 
 
 
 def test_an_interrupted_transfer_of_a_snapshot_begins_again(tmp_path: Path) -> None:
-    snapshots, received = SnapshotStore(str(tmp_path), OsDisk()), EpochAndOffset(2, 12)
-    snapshots.create_partial(received)
-    snapshots.append_partial(received, b"first chunk")
-    snapshots.create_partial(received)
-    snapshots.append_partial(received, b"whole snapshot")
-    snapshots.complete_partial(received)
-    assert snapshots.read_bytes(received, 0, 100) == b"whole snapshot"
+    snapshots, snapshot_id = SnapshotStore(str(tmp_path), OsDisk()), EpochAndOffset(2, 12)
+    snapshots.create_partial(snapshot_id)
+    snapshots.append_partial(snapshot_id, b"first chunk")
+    snapshots.create_partial(snapshot_id)
+    snapshots.append_partial(snapshot_id, b"whole snapshot")
+    snapshots.complete_partial(snapshot_id)
+    assert snapshots.read_bytes(snapshot_id, 0, 100) == b"whole snapshot"
 
 
 def test_a_failed_snapshot_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,8 +207,8 @@ def test_a_snapshot_of_many_records_is_written_in_several_batches(tmp_path: Path
 FREQUENT_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
 
 
-async def create_topics(cluster: WholeCluster, topics: int) -> None:
-    for number in range(topics):
+async def create_topics(cluster: WholeCluster, count: int) -> None:
+    for number in range(count):
         await cluster.create_topic(f"topic-{number}")
         await cluster.pause(0.1)
 

@@ -86,7 +86,7 @@ def test_names_that_collide_in_metrics_are_refused() -> None:
     assert refusal(image, NewTopic("a.b", 1, 1)).code is ErrorCode.topic_already_exists
 
 
-def test_fenced_brokers_get_no_replicas() -> None:
+def test_fenced_brokers_get_no_replicas_while_others_are_enough() -> None:
     image = cluster()
     apply_encoded(image, [BrokerRegistrationChangeRecord(2, image.brokers[2].epoch, fenced=True)])
     apply_encoded(image, TopicPlanner(image).plan_creation(NewTopic("t", 10, 2), TOPIC_ID))

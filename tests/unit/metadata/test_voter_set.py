@@ -87,7 +87,7 @@ def test_one_voter_changes_at_a_time_after_the_last_change_and_a_record_of_the_e
     assert can_change(replace_voter(voters(1, 2), Voter(2, voter(2).directory, "elsewhere:1")))
 
 
-def test_voters_become_three_when_there_are_candidates_for_both() -> None:
+def test_one_voter_becomes_three_when_there_are_two_candidates() -> None:
     assert propose(voters(1), candidate(1), candidate(2)) is None
     assert propose(voters(1), candidate(1), candidate(2), candidate(3, ready=False)) is None
     assert propose(voters(1), candidate(1), candidate(2), candidate(3)) == [1, 2]
@@ -96,11 +96,11 @@ def test_voters_become_three_when_there_are_candidates_for_both() -> None:
     assert propose(voters(1, 2, 3), *map(candidate, range(1, 6)), max_voters=5) == [1, 2, 3, 4]
 
 
-def test_a_lost_voter_is_replaced_by_adding_first() -> None:
-    lost = (candidate(1), candidate(2), candidate(3, lost=True))
-    assert propose(voters(1, 2, 3), *lost) is None
-    assert propose(voters(1, 2, 3), *lost, candidate(4)) == [1, 2, 3, 4]
-    assert propose(voters(1, 2, 3, 4), *lost, candidate(4)) == [1, 2, 4]
+def test_a_lost_voter_is_removed_after_its_successor_was_added() -> None:
+    three = (candidate(1), candidate(2), candidate(3, lost=True))
+    assert propose(voters(1, 2, 3), *three) is None
+    assert propose(voters(1, 2, 3), *three, candidate(4)) == [1, 2, 3, 4]
+    assert propose(voters(1, 2, 3, 4), *three, candidate(4)) == [1, 2, 4]
 
 
 def test_an_unregistered_voter_is_removed() -> None:
@@ -169,7 +169,7 @@ def test_voters_are_on_as_many_nodes_as_there_are() -> None:
     on_b, on_c = candidate(4, node="b"), candidate(5, node="c")
     assert propose(voters(1), *on_a, on_b, on_c) == [1, 4]
     assert propose(voters(1, 4), *on_a, on_b, on_c) == [1, 4, 5]
-    # Three voters on one machine: those of others take the places of two.
+    # Three voters are on one machine. Brokers of other machines take the places of two.
     assert propose(voters(1, 2, 3), *on_a) is None
     assert propose(voters(1, 2, 3), *on_a, on_b) == [1, 2, 3, 4]
     assert propose(voters(1, 2, 3, 4), *on_a, on_b) is None  # the surplus stays for a while

@@ -57,7 +57,7 @@ class WholeCluster(SimulatedCluster):
 
     @property
     def voter_keys(self) -> set[ReplicaKey]:
-        """The voters that the newest leader has committed."""
+        """The voters that the newest leader has committed; empty without a leader."""
         if not self.leaders:
             return set()
         broker = self.leader.broker
@@ -99,7 +99,7 @@ class WholeCluster(SimulatedCluster):
         succeeds.
         """
 
-        async def is_done() -> bool:
+        async def succeeds() -> bool:
             node = self.leader
             assert node.process is not None
             assert node.broker is not None
@@ -112,7 +112,7 @@ class WholeCluster(SimulatedCluster):
                 return False
             return True
 
-        while not (self.leaders and await is_done()):
+        while not (self.leaders and await succeeds()):
             await self.pause(0.01)
 
     async def wait_until_equal(self, *topics: str, within_s: float = 30.0, compare_from: int = 0) -> None:
@@ -144,7 +144,7 @@ def image_text(image: MetadataImage) -> str:
 
 
 def commit(node: SimulatedBroker, records: list[MetadataRecord]) -> Any:
-    """Starts a commit of the controller on its broker."""
+    """Starts a commit on this broker, the controller, and returns its task."""
     assert node.process is not None
     assert node.broker is not None
     return node.process.run(node.broker.quorum.commit(records))

@@ -1,6 +1,6 @@
-"""A partition of three replicas to which two sources are appended, without sockets. Leaders change,
-replicas crash, are wiped, are truncated and lose their log start, and every leader continues
-mirroring.
+"""A partition with three replicas, without sockets, to which two sources are appended. Leaders
+change, replicas crash and are wiped or truncated, records are deleted from the log start, and every
+leader continues mirroring.
 """
 
 from dataclasses import dataclass, field
@@ -129,8 +129,9 @@ class Replica:
 
 
 class AppendedMirrorWorld:
-    """`state`: metadata of the partition. `wiped`: the replica whose disk was wiped last; 0 if it
-    has caught up. `stale`: mirrored partitions of former fetchers.
+    """`state`: metadata of the partition. `ids`: of the source topics. `wiped`: the replica whose
+    disk was wiped last; 0 if it has caught up. `stale`: mirrored partitions of former fetchers.
+    `own_records`: how many records producers of this cluster wrote.
     """
 
     def __init__(self, seed: int) -> None:
@@ -139,9 +140,9 @@ class AppendedMirrorWorld:
         self.ids = {name: UUID(int=100 + at) for at, name in enumerate(MIRRORS)}
         self.state = PartitionRecord(TOPIC, 0, (1, 2, 3), (1, 2, 3), 1, leader_epoch=1, partition_epoch=1)
         self.image = MetadataImage(topics={"t": TopicImage("t", TOPIC, {0: self.state})}, topic_names={TOPIC: "t"})
-        for name, mark in MIRRORS.items():
+        for name, producer_id in MIRRORS.items():
             self.image.configs[MIRROR_RESOURCE, name] = {"bootstrap.servers": "h:1", MIRROR_OFFSETS.name: "Appended"}
-            source = AppendedSourceRecord(TOPIC, self.ids[name], name, "t", mark, 1)
+            source = AppendedSourceRecord(TOPIC, self.ids[name], name, "t", producer_id, 1)
             self.image.appended_sources.setdefault(TOPIC, {})[self.ids[name]] = source
         self.disk = MemoryDisk()
         self.replicas = {number: self._create_replica(number) for number in (1, 2, 3)}
@@ -151,8 +152,8 @@ class AppendedMirrorWorld:
         self.stale: list[tuple[str, MirroredPartition]] = []
         self.deleted: dict[int, bytes] = {}  # deleted records by offset
         self.wiped = 0
-        self.ours = 0
-        self._elected()
+        self.own_records = 0
+        self._start_mirroring()
 
     def _create_replica(self, number: int) -> Replica:
         directory = f"/{number}-{self.random.getrandbits(40)}/t-0"
@@ -175,11 +176,13 @@ class AppendedMirrorWorld:
 
     def write_here(self) -> None:
         """A producer of this cluster writes to the topic."""
-        self.ours += 1
-        self.leader.append_records(encode_batch([Record(1, b"k", f"ours {self.ours}".encode())]), acks=1)
+        self.own_records += 1
+        self.leader.append_records(encode_batch([Record(1, b"k", f"ours {self.own_records}".encode())]), acks=1)
 
     def mirror(self, name: str | None = None, mirrored: MirroredPartition | None = None, max_batches: int = 0) -> bool:
-        """Fetches once from a source. Returns True if the position advanced."""
+        """Fetches once from a source. Returns True if the position advanced. `name`: any if
+        None. `mirrored`: the present fetcher's if None. `max_batches`: from 1 to 6 if 0.
+        """
         name = name or self.random.choice(list(MIRRORS))
         mirrored = mirrored or self.mirrored[name]
         mirrored.requested_offset = mirrored.position
@@ -188,8 +191,8 @@ class AppendedMirrorWorld:
         )
         while (outcome := process_partition_data(mirrored, copy_response(data), 1.0)) is FetchOutcome.new_epochs:
             mirrored.source_epochs = mirrored.unrecorded_epochs
-            known = AppendedPartitionRecord(TOPIC, self.ids[name], 0, mirrored.unrecorded_epochs)
-            self.image.appended_partitions[TOPIC, self.ids[name], 0] = known
+            record = AppendedPartitionRecord(TOPIC, self.ids[name], 0, mirrored.unrecorded_epochs)
+            self.image.appended_partitions[TOPIC, self.ids[name], 0] = record
         assert outcome in (FetchOutcome.unchanged, FetchOutcome.advanced), mirrored.reason
         return outcome is FetchOutcome.advanced
 
@@ -240,7 +243,7 @@ class AppendedMirrorWorld:
         """
         isr = [number for number in self.state.isr if number != self.state.leader]
         self._commit(leader=self.random.choice(isr), leader_epoch=self.state.leader_epoch + 1)
-        self._elected()
+        self._start_mirroring()
 
     def crash(self) -> None:
         """A process is killed and restarts with the content of its files."""
@@ -256,7 +259,9 @@ class AppendedMirrorWorld:
         self.replicas[number] = Replica(again, storage, replica.directory)
 
     def wipe(self) -> None:
-        """A follower gets an empty disk and leaves the ISR until it has caught up."""
+        """A follower gets an empty disk and leaves the ISR until it has caught up. Nothing happens
+        while another one catches up.
+        """
         if self.wiped:
             return
         self.wiped = self.random.choice([one for one in self.replicas if one != self.state.leader])
@@ -270,7 +275,7 @@ class AppendedMirrorWorld:
         if not starts:
             return
         start = self.random.choice(starts)
-        needed = max(self.retention.ensure_position_above(self.leader, mark, start) for mark in MIRRORS.values())
+        needed = max(self.retention.ensure_position_above(self.leader, one, start) for one in MIRRORS.values())
         for number in self.replicas:
             if number != self.state.leader and self.random.random() < 0.9:
                 self.replicate(number)
@@ -285,7 +290,7 @@ class AppendedMirrorWorld:
         for replica in self.replicas.values():
             replica.partition.update_registration(self.state)
 
-    def _elected(self) -> None:
+    def _start_mirroring(self) -> None:
         self.mirrored = desired_partitions(self.image, self.leader)
 
     # --- invariants
@@ -329,12 +334,12 @@ def values_of(partition: Partition, start: int, end: int) -> dict[int, bytes]:
         data = bytes(partition.log.read(at, ALL, up_to=end))
         assert data, (at, end)
         for position, header in iter_batches(data):
-            found |= _of_batch(data, header, position, start)
+            found |= _values_of_batch(data, header, position, start)
             at = header.next_offset
     return found
 
 
-def _of_batch(data: bytes, header: BatchHeader, at: int, start: int) -> dict[int, bytes]:
+def _values_of_batch(data: bytes, header: BatchHeader, at: int, start: int) -> dict[int, bytes]:
     if header.is_control:
         return {}
     assert not header.is_transactional

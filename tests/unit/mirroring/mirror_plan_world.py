@@ -62,8 +62,8 @@ class MirrorPlanWorld:
 
     async def apply(self, source: SourceMetadata, configs: TopicConfigs | None = None) -> list[SyncStep]:
         """Carries out the planned steps, and returns them."""
-        found = self.plan_steps(source, configs)
-        for step in found:
+        steps = self.plan_steps(source, configs)
+        for step in steps:
             match step:
                 case CreateMirroredTopic(topic):
                     (answer,) = await self.controller.mirror_control.create_mirrored_topics([topic])
@@ -78,7 +78,7 @@ class MirrorPlanWorld:
                     await self.controller.mirror_control.update_origins(topic_id, origins, sources)
                 case RejectedTopic():
                     pass
-        return found
+        return steps
 
     async def report_stop(self, name: str, why: str) -> None:
         topic = self.image.topics[name]

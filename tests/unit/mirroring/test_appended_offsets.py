@@ -56,7 +56,7 @@ def test_mirroring_continues_at_the_source_log_start(tmp_path: Path) -> None:
     assert mirrored.offset_policy.handle_out_of_range(mirrored, 37, 100) is FetchOutcome.advanced
     assert (mirrored.position, mirrored.last_record_epoch) == (37, -1)
     assert apply_response(mirrored, batch(10, base_offset=30, epoch=3)) is FetchOutcome.advanced, (
-        "its log starts inside a batch"
+        "the source's log starts inside a batch"
     )
     assert mirrored.position == 40
 
@@ -72,16 +72,16 @@ def test_partly_mirrored_batch_is_a_divergence(tmp_path: Path) -> None:
 def test_diverged_source_is_followed_only_with_resync(tmp_path: Path, resyncs: bool) -> None:
     mirrored = mirrored_partition(tmp_path, resyncs=resyncs)
     apply_response(mirrored, batch(8, base_offset=0, epoch=3))
-    ends = mirrored.partition.log.end
+    log_end = mirrored.partition.log.end
     if not resyncs:
         assert apply_response(mirrored, diverging=(2, 5)) is FetchOutcome.diverged
         assert "it has leader epoch 2 only up to offset 5, and the mirrored records end at 8" in mirrored.reason
         assert mirrored.offset_policy.handle_out_of_range(mirrored, 0, 5) is FetchOutcome.diverged
         return
     assert apply_response(mirrored, diverging=(2, 5)) is FetchOutcome.advanced
-    assert (mirrored.position, mirrored.partition.log.end) == (5, ends), "records that the source has lost stay here"
+    assert (mirrored.position, mirrored.partition.log.end) == (5, log_end), "records that the source has lost stay here"
     assert apply_response(mirrored, batch(2, base_offset=5, epoch=4)) is FetchOutcome.advanced
-    assert (mirrored.position, mirrored.partition.log.end) == (7, ends + 2)
+    assert (mirrored.position, mirrored.partition.log.end) == (7, log_end + 2)
     assert mirrored.offset_policy.handle_out_of_range(mirrored, 0, 6) is FetchOutcome.advanced
     assert mirrored.position == 6
 

@@ -41,8 +41,8 @@ NEWARK_CLUSTER = SourceMetadata(
 
 def region(*sources: AppendedSourceDescription) -> SourceMetadata:
     """Metadata of the region's cluster, to whose topic `t` these sources are appended."""
-    found = view(t=2)
-    return replace(found, topics={"t": replace(found.topics["t"], sources=sources)})
+    metadata = view(t=2)
+    return replace(metadata, topics={"t": replace(metadata.topics["t"], sources=sources)})
 
 
 class CarriedSourcesWorld(MirrorPlanWorld):
@@ -70,12 +70,13 @@ class CarriedSourcesWorld(MirrorPlanWorld):
                 MirrorReport(state.leader, self.topic_id, state.partition, state.leader_epoch, end=9)
             )
 
-    async def join(self) -> list[object]:
-        found = list(plan_appended(self.image, mirror_configs(self.image)["newark"], NEWARK_CLUSTER, None, 1, HERE))
-        for step in found:
+    async def append_newark(self) -> list[object]:
+        """Plans the mirror `newark`, adds its source if the plan says so, and returns the steps."""
+        steps = list(plan_appended(self.image, mirror_configs(self.image)["newark"], NEWARK_CLUSTER, None, 1, HERE))
+        for step in steps:
             if isinstance(step, AddSource):
                 await self.controller.mirror_control.add_source(step.source)
-        return list(found)
+        return list(steps)
 
 
 @async_test
@@ -94,28 +95,28 @@ async def test_carried_sources_are_known_and_updated() -> None:
 @async_test
 async def test_mirror_continues_with_the_carried_producer_id_after_a_failover() -> None:
     world = await CarriedSourcesWorld().begin()
-    (refused,) = await world.join()
+    (refused,) = await world.append_newark()
     assert isinstance(refused, RejectedTopic) and "identical mirror" in refused.reason
     await world.fail_over()
     assert [one.producer_id for one in retained_sources(world.image, world.topic_id)] == [
         FIRST_RESERVED_PRODUCER_ID + 11
     ], "its position is retained"
-    assert [type(step) for step in await world.join()] == [AddSource]
-    (now,) = active_sources(world.image, world.topic_id).values()
-    assert (now.producer_id, now.mirror, now.ended, now.carried) == (
+    assert [type(step) for step in await world.append_newark()] == [AddSource]
+    (active,) = active_sources(world.image, world.topic_id).values()
+    assert (active.producer_id, active.mirror, active.ended, active.carried) == (
         FIRST_RESERVED_PRODUCER_ID + 11,
         "newark",
         False,
         False,
     )
-    assert await world.join() == []
+    assert await world.append_newark() == []
 
 
 @async_test
 async def test_topic_with_active_sources_does_not_fail_back() -> None:
     world = await CarriedSourcesWorld().begin(on_divergence="Truncate")
     await world.fail_over()
-    await world.join()
+    await world.append_newark()
     await world.set_configs(role=REPLICATE)
     reason = "mirror 'newark' appends records to it: end that first with the role FailedOver"
     (step,) = world.plan_steps(region(NEWARK))
@@ -128,8 +129,8 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     for command in (world.controller.mirror_control.fail_back, world.controller.mirror_control.adopt_topic):
         with pytest.raises(KafkaError, match="end that first"):
             await command(request, world.topic_id)
-    # The source ends; the topic is mirrored again, while another cluster continues, and fails over
-    # again.
+    # The source ends and the topic is mirrored again, while another cluster continues. Then the
+    # topic fails over again.
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": FAILED_OVER})
     await world.controller.mirror_control.fail_back(
         replace_fields(request, source_id=world.image.mirrored_topics[world.topic_id].source_id, sources=(NEWARK,)),
@@ -138,7 +139,7 @@ async def test_topic_with_active_sources_does_not_fail_back() -> None:
     assert [one.carried for one in world.sources().values()] == [True]
     await world.set_configs(role=FAILED_OVER)
     await world.controller.alter_configs(MIRROR_RESOURCE, "newark", {"role": REPLICATE})
-    assert [type(found) for found in await world.join()] == [AddSource]
+    assert [type(one) for one in await world.append_newark()] == [AddSource]
     assert [one.producer_id for one in active_sources(world.image, world.topic_id).values()] == [
         FIRST_RESERVED_PRODUCER_ID + 11
     ]

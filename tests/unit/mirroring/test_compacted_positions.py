@@ -1,4 +1,6 @@
-"""Compaction keeps the position of every appended source, over leader changes too."""
+"""Compaction keeps the last committed position of an appended source, with which a new leader
+continues.
+"""
 
 from pathlib import Path
 
@@ -39,10 +41,10 @@ def test_last_committed_position_survives_compaction(tmp_path: Path) -> None:
     first, committed = append_copied_batch(compacted, 0), append_copied_batch(compacted, 1)
     compacted.fill()
     high_watermark = compacted.log.end
-    not_yet = append_copied_batch(compacted, 2)
+    uncommitted = append_copied_batch(compacted, 2)
     compacted.log.advance_high_watermark(high_watermark)
     assert compacted.clean()
-    assert position_offsets(compacted) == [committed, not_yet] and first not in position_offsets(compacted)
+    assert position_offsets(compacted) == [committed, uncommitted] and first not in position_offsets(compacted)
 
 
 def test_log_is_not_cleaned_while_the_last_committed_position_is_unknown(tmp_path: Path) -> None:
@@ -50,7 +52,7 @@ def test_log_is_not_cleaned_while_the_last_committed_position_is_unknown(tmp_pat
     append_copied_batch(compacted, 0)
     compacted.fill()
     high_watermark = compacted.log.end
-    for sequence in range(1, 7):  # more than are remembered
+    for sequence in range(1, 7):  # more batches than the log remembers
         append_copied_batch(compacted, sequence)
     compacted.log.advance_high_watermark(high_watermark)
     assert not can_clean(compacted.log) and not compacted.clean()
@@ -61,8 +63,8 @@ def test_log_is_not_cleaned_while_the_last_committed_position_is_unknown(tmp_pat
 def test_position_marker_survives_compaction(tmp_path: Path) -> None:
     compacted = CompactedLog(tmp_path)
     at = compacted.log.end
-    message = encode_position_marker(PRODUCER_ID, 70, base_offset=at, leader_epoch=0, timestamp_ms=NOW_MS)
-    compacted.log.append_as_follower(message, leader_epoch=0)
+    marker = encode_position_marker(PRODUCER_ID, 70, base_offset=at, leader_epoch=0, timestamp_ms=NOW_MS)
+    compacted.log.append_as_follower(marker, leader_epoch=0)
     compacted.fill()
     assert compacted.clean()
     compacted.now_ms *= 2

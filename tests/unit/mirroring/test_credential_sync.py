@@ -42,8 +42,8 @@ def test_own_credentials_follow_the_source_and_others_stay(
         else:
             assert after.get(key) == at_source.get(key)
     assert {name for name, _ in at_source} - set(changes.skipped) <= {name for name, _ in after}
-    again = {key: it for key, it in owned.items() if key in after}
-    assert not plan_credential_sync("west", PATTERNS, at_source, after, again, SUPER_USERS)
+    owners_after = {key: it for key, it in owned.items() if key in after}
+    assert not plan_credential_sync("west", PATTERNS, at_source, after, owners_after, SUPER_USERS)
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(4096, 16384), st.sampled_from(list(ScramMechanism)))

@@ -98,7 +98,7 @@ async def test_saved_records_are_complete_and_a_valid_segment(tmp_path: Path) ->
     headers = [header for header, _ in iter_records(content)]
     assert headers[0].base_offset == 20 and headers[-1].last_offset == 59 and len(headers) == 40
     assert log.storage.disk.list(str(folder.parent)) == [folder.name]
-    assert await save_diverged_records(log, 20, 1) == str(folder), "once"
+    assert await save_diverged_records(log, 20, 1) == str(folder), "they are saved once"
     log.close()
     again = open_log(Storage(OsDisk(), Runtime()), log.directory, "t", 0, LogConfig(), LogCheckpoint())
     assert (again.failure, again.end, again.topic_id) == (None, 60, TOPIC), "recovery ignores the folder"
@@ -123,8 +123,8 @@ async def test_log_that_starts_above_the_join_offset_is_saved_from_its_start(tmp
 
 @async_test
 async def test_empty_log_continues_at_the_join_offset(tmp_path: Path) -> None:
-    """The old source was down for longer than its retention; its mirror's own records begin below
-    the deleted ones.
+    """The old source was down for longer than its retention. The records that the other cluster
+    wrote after the failover begin at a lower offset than the old source's log.
     """
     partition = create_leader(tmp_path, FakeClusterView(), isr=(1,), records=10)
     partition.log.delete_records_before(10)

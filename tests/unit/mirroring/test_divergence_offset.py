@@ -1,4 +1,4 @@
-"""The divergence offset of two logs, compared with logs whose every record is known."""
+"""The divergence offset of two logs, checked against all of their records."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -69,8 +69,8 @@ def test_logs_are_identical_below_the_divergence_offset_and_differ_at_it(seed: i
     both = range(max(original.start, copy.start), at)
     assert all(original.at(offset) == copy.at(offset) for offset in both)
     assert at <= min(original.end, copy.end)
-    here, there = original.at(at), copy.at(at)
-    assert here is None or there is None or here != there, (
+    first, copied = original.at(at), copy.at(at)
+    assert first is None or copied is None or first != copied, (
         "the record at the divergence offset is the first that differs"
     )
 
@@ -83,7 +83,7 @@ def test_logs_are_identical_below_the_divergence_offset_and_differ_at_it(seed: i
         (((0, 0),), 80, ((0, 0),), 100, 80),  # the original has lost its end
         (((0, 0), (2, 60)), 90, ((0, 0), (1, 70)), 100, 60),  # and has written other records since
         (((0, 0), (1, 100)), 120, ((0, 0),), 100, 100),
-        (((5, 300),), 400, ((3, 50),), 250, 250),  # all records here are newer than the mirrored ones
+        (((5, 300),), 400, ((3, 50),), 250, 250),  # all records of the original are newer than the mirrored ones
         (((5, 300),), 400, ((3, 50),), 350, 300),
         ((), 0, ((3, 50),), 100, 0),
         ((), 0, (), 0, 0),
@@ -106,6 +106,6 @@ def test_mirrored_records_end_where_a_later_leader_has_overwritten_them() -> Non
     assert mirrored_end_offset(((0, 0), (3, 40), (4, 100), (5, 110)), 120, 100, 3) == 100, (
         "later leaders with all mirrored records"
     )
-    assert mirrored_end_offset(((0, 0), (3, 40), (5, 90)), 120, 100, 3) == 90, "an unclean leader with fewer"
-    assert mirrored_end_offset(((0, 0), (3, 40)), 80, 100, 3) == 80, "one that has not written yet"
+    assert mirrored_end_offset(((0, 0), (3, 40), (5, 90)), 120, 100, 3) == 90, "an unclean leader without some of them"
+    assert mirrored_end_offset(((0, 0), (3, 40)), 80, 100, 3) == 80, "an unclean leader that has not written yet"
     assert mirrored_end_offset(((0, 0), (3, 40), (5, 90)), 120, 100, -1) == 100

@@ -36,9 +36,9 @@ class FailbackWorld(MirrorPlanWorld):
         return self.image.topics["t"].id
 
     def plan_failback(
-        self, source: SourceMetadata | None = None, *, failed_over: bool = True, of: UUID | None = None
+        self, source: SourceMetadata | None = None, *, failed_over: bool = True, mirrored_id: UUID | None = None
     ) -> list[SyncStep]:
-        at_source = {"t": MirroredAtSource("west", of or self.topic_id, failed_over)}
+        at_source = {"t": MirroredAtSource("west", mirrored_id or self.topic_id, failed_over)}
         return list(
             plan_identical(
                 self.image, mirror_configs(self.image)["west"], source or view(t=2), None, 1, "here", at_source
@@ -50,16 +50,16 @@ class FailbackWorld(MirrorPlanWorld):
         assert isinstance(step, AdoptTopic)
         await self.controller.mirror_control.adopt_topic(step.topic, step.topic_id)
 
-    def report(self, partition: int = 0, **fields: object) -> MirrorReport:
+    def _make_report(self, partition: int = 0, **fields: object) -> MirrorReport:
         state = self.image.topics["t"].partitions[partition]
         return MirrorReport(state.leader, self.topic_id, partition, state.leader_epoch, **fields)  # type: ignore[arg-type]
 
-    async def join(self, partition: int = 0, **fields: object) -> None:
-        await self.controller.mirror_control.report_partition(self.report(partition, **fields))
+    async def report(self, partition: int = 0, **fields: object) -> None:
+        await self.controller.mirror_control.report_partition(self._make_report(partition, **fields))
 
-    async def check_join_is_refused(self, code: ErrorCode, **fields: object) -> None:
+    async def check_report_is_refused(self, code: ErrorCode, **fields: object) -> None:
         with pytest.raises(KafkaError) as caught:
-            await self.join(**fields)  # type: ignore[arg-type]
+            await self.report(**fields)  # type: ignore[arg-type]
         assert caught.value.code is code
 
 
@@ -68,7 +68,7 @@ async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> N
     world = await FailbackWorld().begin()
     (unproven,) = world.plan_steps(view(t=2))
     assert isinstance(unproven, RejectedTopic) and "is not mirrored" in unproven.reason
-    (another,) = world.plan_failback(of=UUID(int=5))
+    (another,) = world.plan_failback(mirrored_id=UUID(int=5))
     assert isinstance(another, RejectedTopic) and "is not mirrored" in another.reason
     (still,) = world.plan_failback(failed_over=False)
     assert isinstance(still, RejectedTopic) and "has not failed over" in still.reason
@@ -89,29 +89,29 @@ async def test_topic_is_adopted_only_if_the_source_mirrored_this_topic_id() -> N
 @async_test
 async def test_join_offset_begins_a_leader_epoch_and_truncation_needs_consent() -> None:
     world = await FailbackWorld().begin()
-    await world.check_join_is_refused(ErrorCode.invalid_topic_exception, joined=5)
+    await world.check_report_is_refused(ErrorCode.invalid_topic_exception, joined=5)
     await world.adopt()
     link, topic = mirror_configs(world.image)["west"], view(t=2).topics["t"]
-    await world.check_join_is_refused(ErrorCode.policy_violation, joined=5, cut=3)
+    await world.check_report_is_refused(ErrorCode.policy_violation, joined=5, cut=3)
     assert mirrored_partition(world.image, world.topic_id, 0).joined == -1
     before = world.image.topics["t"].partitions[0]
-    await world.join(joined=5, epochs=((2, 0),))
-    after, known = world.image.topics["t"].partitions[0], mirrored_partition(world.image, world.topic_id, 0)
+    await world.report(joined=5, epochs=((2, 0),))
+    after, mirrored = world.image.topics["t"].partitions[0], mirrored_partition(world.image, world.topic_id, 0)
     assert (after.leader, after.isr) == (before.leader, before.isr)
     assert (after.leader_epoch, after.partition_epoch) == (before.leader_epoch + 1, before.partition_epoch + 1)
-    assert (known.joined, known.joined_epoch, known.epochs) == (5, before.leader_epoch, ((2, 0),))
+    assert (mirrored.joined, mirrored.joined_epoch, mirrored.epochs) == (5, before.leader_epoch, ((2, 0),))
     assert not is_mirrored(world.image, link, topic), "one partition of two has joined"
     await world.set_configs(on_divergence="Truncate")
-    await world.join(1, joined=7, cut=3)
+    await world.report(1, joined=7, cut=3)
     assert is_mirrored(world.image, link, topic)
     # A leader that had not truncated reports it again in its own epoch; the offset must be the
     # same.
     await world.set_configs(on_divergence="Stop")
-    await world.join(1, joined=7, cut=3)
+    await world.report(1, joined=7, cut=3)
     again = mirrored_partition(world.image, world.topic_id, 1)
     assert again.joined_epoch == world.image.topics["t"].partitions[1].leader_epoch - 1 == before.leader_epoch + 1
     with pytest.raises(KafkaError):
-        await world.join(1, joined=6, cut=3)
+        await world.report(1, joined=6, cut=3)
 
 
 @async_test
@@ -122,7 +122,7 @@ async def test_topic_that_has_not_joined_is_never_recreated() -> None:
     (step,) = world.plan_failback(other)
     assert isinstance(step, RejectedTopic) and "the records here stay" in step.reason
     for partition in (0, 1):
-        await world.join(partition, joined=0)
+        await world.report(partition, joined=0)
     assert isinstance(world.plan_failback(other)[0], RecreateMirroredTopic)
 
 
@@ -131,16 +131,16 @@ async def test_topic_can_fail_over_and_be_adopted_again() -> None:
     world = await FailbackWorld().begin()
     await world.adopt()
     for partition in (0, 1):
-        await world.join(partition, joined=4, epochs=((1, 0),))
+        await world.report(partition, joined=4, epochs=((1, 0),))
     await world.set_configs(role=FAILED_OVER)
-    await world.join(end=9)
+    await world.report(end=9)
     assert world.image.is_writable(world.topic_id, 0) and not world.image.is_writable(world.topic_id, 1)
     await world.set_configs(role="Replicate")
     await world.adopt()
     assert not world.image.is_writable(world.topic_id, 0)
-    known = mirrored_partition(world.image, world.topic_id, 0)
-    assert (known.joined, known.end, known.epochs) == (-1, 9, ((1, 0),)), (
-        "the failover offset remains, and nothing else"
+    mirrored = mirrored_partition(world.image, world.topic_id, 0)
+    assert (mirrored.joined, mirrored.end, mirrored.epochs) == (-1, 9, ((1, 0),)), (
+        "the failover offset and the epochs remain, the join offset does not"
     )
     assert not is_mirrored(world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"])
     with pytest.raises(KafkaError, match="is already mirrored"):

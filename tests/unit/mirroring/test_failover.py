@@ -53,7 +53,7 @@ async def test_end_offset_is_reported_when_every_in_sync_replica_has_it(tmp_path
 @async_test
 async def test_start_of_an_empty_log_is_reported_when_every_in_sync_replica_starts_there(tmp_path: Path) -> None:
     """Otherwise a later leader that has not moved its log start would append producers' records
-    below.
+    below it.
     """
     partition = create_leader(tmp_path, FakeClusterView(), isr=(1, 2))
     partition.log.truncate_fully_and_start_at(121)

@@ -44,8 +44,8 @@ def test_offsets_are_committed_for_renamed_topics() -> None:
 
 @dataclass
 class FakeCluster:
-    """Both clusters as their clients see them, with one topic of one partition. `errors`: by group,
-    what a request to its coordinator raises.
+    """Source or target as its client sees it: one topic of one partition. `groups`: committed
+    offsets. `errors`: by group, what a request to its coordinator raises.
     """
 
     groups: dict[str, int] = field(default_factory=dict)

@@ -44,15 +44,15 @@ class AppendedPlanWorld:
 
     async def apply(self, mirror: str, source: SourceMetadata) -> list[SyncStep]:
         """Carries out the planned steps, and returns them."""
-        found = list(
+        steps = list(
             plan_appended(self.image, mirror_configs(self.image)[mirror], source, {"t": {"retention.ms": "5"}}, 1, HERE)
         )
-        for step in found:
+        for step in steps:
             if isinstance(step, AddSource):
                 await self.controller.mirror_control.add_source(step.source)
             elif isinstance(step, ResumeSource):
                 await self.controller.mirror_control.resume_source(step.topic_id, step.source_id)
-        return found
+        return steps
 
     def sources(self) -> dict[UUID, AppendedSourceRecord]:
         return active_sources(self.image, self.image.topics["t"].id)
@@ -73,7 +73,7 @@ async def test_sources_share_a_topic_with_a_producer_id_each() -> None:
     assert [type(step) for step in await world.apply("east", view("e", topic(1)))] == [AddSource]
     assert [type(step) for step in await world.apply("west", view("w", topic(2)))] == [AddSource]
     assert world.image.topic_config("t") == {"retention.ms": "5"}, (
-        "the first source's; after that they are the topic's own"
+        "configs of the first source; from then on the topic has its own"
     )
     first, second = world.sources().values()
     assert (

@@ -164,7 +164,7 @@ async def test_empty_prefix_may_be_set_and_removed() -> None:
 
 @async_test
 async def test_records_of_this_cluster_are_not_mirrored_back() -> None:
-    """Whatever the topic's name there, and however many clusters lie between."""
+    """Neither the topic's name at the source nor the number of clusters between matters."""
     world = await MirrorPlanWorld().begin(prefix="west.")
     source = with_origins(view(a=1, b=1), "far", HERE)
     assert [type(step) for step in await world.apply(source)] == [RejectedTopic, CreateMirroredTopic]

@@ -52,8 +52,8 @@ async def test_failover_is_reverted_with_consent_once_its_offset_is_known() -> N
     world = await RevertedFailoverWorld().begin()
     assert world.rejection() == "it is still failing over"
     await world.report_ends()
-    known = mirrored_partition(world.image, world.image.topics["t"].id, 0)
-    assert (known.end, known.end_epoch) == (100, world.image.topics["t"].partitions[0].leader_epoch)
+    mirrored = mirrored_partition(world.image, world.image.topics["t"].id, 0)
+    assert (mirrored.end, mirrored.end_epoch) == (100, world.image.topics["t"].partitions[0].leader_epoch)
     assert "on.divergence=Truncate (onDivergence of a Mirror) mirrors it again" in world.rejection()
     assert world.is_writable()
     with pytest.raises(KafkaError, match="its role is FailedOver"):
@@ -92,16 +92,16 @@ async def test_partitions_join_at_the_failover_offset_and_can_fail_over_again() 
     await world.fail_back()
     assert not is_mirrored(world.image, link, view(t=2).topics["t"])
     with pytest.raises(KafkaError, match="has not failed over"):
-        await world.report(end=108)  # from a leader that does not know of it yet
+        await world.report(end=108)  # from a leader that does not know of the failback yet
     await world.set_configs(on_divergence="Stop")
     with pytest.raises(KafkaError, match="may not truncate"):
         await world.report(joined=100, cut=3)
     await world.report(1, joined=101)
     await world.set_configs(on_divergence="Truncate")
     await world.report(joined=100, cut=3)
-    known = mirrored_partition(world.image, topic, 0)
-    assert (known.end, known.source_end, known.end_epoch, known.joined) == (-1, -1, -1, 100)
-    assert known.epochs == ((4, 0), (7, 60)) and is_mirrored(
+    mirrored = mirrored_partition(world.image, topic, 0)
+    assert (mirrored.end, mirrored.source_end, mirrored.end_epoch, mirrored.joined) == (-1, -1, -1, 100)
+    assert mirrored.epochs == ((4, 0), (7, 60)) and is_mirrored(
         world.image, mirror_configs(world.image)["west"], view(t=2).topics["t"]
     )
     await world.report(joined=100, cut=3)  # from a leader that had not truncated

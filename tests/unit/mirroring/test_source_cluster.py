@@ -1,4 +1,4 @@
-"""Responses of a source that this version does not understand."""
+"""Invalid responses of a source cluster."""
 
 import asyncio
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ VIEW = SourceMetadata("there", {}, {"t": SourceTopic("t", ID, {0: 1})}, frozense
 
 @dataclass
 class Source:
-    """Describes mirrors. `says`: topic → its configs."""
+    """A source that describes its mirrored topics. `configs`: topic → its configs."""
 
-    says: dict[str, dict[str, str]]
+    configs: dict[str, dict[str, str]]
 
     async def send(self, _: Any) -> SimpleNamespace:
         results = [
@@ -39,13 +39,13 @@ class Source:
                 error_code=ErrorCode.none,
                 configs=[SimpleNamespace(name=name, value=value) for name, value in message.items()],
             )
-            for topic, message in self.says.items()
+            for topic, message in self.configs.items()
         ]
         return SimpleNamespace(results=results)
 
 
-def source(says: dict[str, dict[str, str]]) -> Client:
-    return cast(Client, Source(says))
+def source(configs: dict[str, dict[str, str]]) -> Client:
+    return cast(Client, Source(configs))
 
 
 @pytest.mark.parametrize("sources", ["{", '[{"of": "another version"}]'])
@@ -64,5 +64,5 @@ def test_invalid_topic_id_is_ignored() -> None:
         describe_mirrored_topic("m", "t", ID, failed_over=True),
         describe_mirrored_topic("m", "u", ID, failed_over=True),
     )
-    says = {"t": good, "u": {**bad, "source.topic.id": "?"}}
-    assert asyncio.run(fetch_mirrored_at_source(source(says), ["t", "u"])) == {"t": MirroredAtSource("m", ID, True)}
+    configs = {"t": good, "u": {**bad, "source.topic.id": "?"}}
+    assert asyncio.run(fetch_mirrored_at_source(source(configs), ["t", "u"])) == {"t": MirroredAtSource("m", ID, True)}

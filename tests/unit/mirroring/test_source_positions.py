@@ -35,7 +35,7 @@ PRODUCER_ID = FIRST_RESERVED_PRODUCER_ID + 5
 
 
 def stamped_batch(data: bytes, append_time_ms: int | None = None) -> bytearray:
-    """The batch with offset 7 and its source position."""
+    """A copy of the batch at offset 7, stamped with its source position."""
     found = bytearray(data)
     stamp_source_position(
         memoryview(found),
@@ -88,18 +88,18 @@ def test_stamped_batch_keeps_its_records_and_is_not_transactional() -> None:
     header = parse_batch_header(sent)
     sent = pack_batch(replace(header, attributes=header.attributes | DELETE_HORIZON_FLAG), sent[HEADER_SIZE:])
     found = stamped_batch(sent)
-    now = parse_batch_header(found)
-    assert has_valid_crc(found, now)
-    assert (now.base_offset, now.leader_epoch, now.producer_id, now.base_sequence, now.count) == (
+    after = parse_batch_header(found)
+    assert has_valid_crc(found, after)
+    assert (after.base_offset, after.leader_epoch, after.producer_id, after.base_sequence, after.count) == (
         7,
         3,
         PRODUCER_ID,
         40,
         3,
     )
-    assert not now.is_transactional and not now.has_delete_horizon
+    assert not after.is_transactional and not after.has_delete_horizon
     before = [(one.timestamp_ms, one.key, one.value) for one in decode_batch(sent, header)]
-    assert [(one.timestamp_ms, one.key, one.value) for one in decode_batch(found, now)] == before
+    assert [(one.timestamp_ms, one.key, one.value) for one in decode_batch(found, after)] == before
     stamped = stamped_batch(sent, append_time_ms=NOW + 5)
     assert {one.timestamp_ms for one in decode_batch(stamped, parse_batch_header(stamped))} == {NOW + 5}
 
@@ -133,7 +133,7 @@ def test_only_committed_batches_are_appended() -> None:
         batch(2, base_offset=11, producer=(2, 0, 0), transactional=True),
         batch(1, base_offset=13),
         with_base_offset(marker(False, 1), 14),
-        batch(1, base_offset=15, producer=(1, 0, 1), transactional=True),  # its next one
+        batch(1, base_offset=15, producer=(1, 0, 1), transactional=True),  # the next transaction of producer 1
         batch(1, base_offset=16, producer=(3, 0, 0), transactional=True),  # aborted
         with_base_offset(marker(True, 2), 17),
         with_base_offset(marker(True, 1), 18),

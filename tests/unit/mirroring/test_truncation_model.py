@@ -37,7 +37,7 @@ Begin = Callable[[Partition, int, int], None]
 @dataclass
 class Model:
     """`joined_epoch` is −1 until a leader has reported the join offset. `begin` is the first action
-    of a leader in an epoch.
+    of a leader in an epoch. `truncates_in_the_middle`: of an epoch, which breaks a rule.
     """
 
     folder: Path
@@ -54,8 +54,8 @@ class Model:
     def __post_init__(self) -> None:
         for broker in BROKERS:
             log = create_log(Storage(OsDisk(), Runtime()), self._at(broker), "t", 0, TOPIC, LogConfig())
-            has = TAIL_ENDS if broker == 1 else self.random.randrange(JOINED, TAIL_ENDS + 1)
-            for offset in range(has):
+            log_end = TAIL_ENDS if broker == 1 else self.random.randrange(JOINED, TAIL_ENDS + 1)
+            for offset in range(log_end):
                 log.append_as_leader(batch(1, size=offset + 1), leader_epoch=offset // 7, now_ms=NOW)
             log.advance_high_watermark(JOINED)
             self._host(broker, log)
@@ -93,7 +93,7 @@ class Model:
         self.commit(leader=self.random.choice(self.state.isr), leader_epoch=self.state.leader_epoch + 1)
 
     def leave(self) -> None:
-        """A follower leaves the ISR, unless only one is in it."""
+        """A follower leaves the ISR, unless it is the only one there."""
         others = [one for one in self.state.isr if one != self.state.leader]
         if len(others) > 1:
             gone = self.random.choice(others)
