@@ -65,8 +65,8 @@ class RequestGenerator:
         ]
 
     def next_frame(self) -> bytes:
-        """One request after its size: valid, mutated, truncated or arbitrary. One in a hundred has a
-        wrong size.
+        """One request after its size: valid, mutated, truncated or arbitrary. One in a hundred has
+        a wrong size.
         """
         random = self.random
         body = bytearray(self._valid_request())

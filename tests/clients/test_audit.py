@@ -61,8 +61,8 @@ class AuditedBroker:
         return [line for line in lines if fields.items() <= line.items()]
 
     def wait_for(self, **fields: object) -> dict[str, Any]:
-        """Waits for an event with these fields, and returns the first; retries cause several. Raises
-        AssertionError if there is none within WITHIN_S.
+        """Waits for an event with these fields, and returns the first; retries cause several.
+        Raises AssertionError if there is none within WITHIN_S.
         """
         eventually(lambda: self.events(**fields), within_s=WITHIN_S, message=lambda: f"{fields} in {self.events()}")
         return self.events(**fields)[0]

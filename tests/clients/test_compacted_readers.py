@@ -1,5 +1,5 @@
-"""Every client reads a compacted log with gaps between offsets, and with empty batches at the end of
-a segment or in place of a producer's last batch.
+"""Every client reads a compacted log with gaps between offsets, and with empty batches at the end
+of a segment or in place of a producer's last batch.
 """
 
 import asyncio

@@ -188,8 +188,8 @@ def committed_count(address: str, connector: str) -> int:
 
 
 def test_worker_and_mirror_maker_log_in(new_broker: NewBroker, tmp_path: Path) -> None:
-    """MirrorMaker 2 copies a topic and its access rules within one cluster. The copy has the source's
-    alias in its name.
+    """MirrorMaker 2 copies a topic and its access rules within one cluster. The copy has the
+    source's alias in its name.
     """
     classpath = kafka_classpath(coordinates=(*CONNECT, *MIRROR_MAKER))
     login_port = free_port()

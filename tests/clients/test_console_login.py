@@ -20,7 +20,7 @@ from tests.waiting import eventually
 WITHIN_MS = 60_000
 PASSWORD = "secret ä & <b>"
 LARGE = 40_000
-"""Number of records of 1 kB in the topic `large`: more than buffers between broker and reader hold."""
+"""Number of records of 1 kB in the topic `large`: more than buffers before the reader hold."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,9 @@ class OidcConsole:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OidcConsole]:
-    """A cluster with the topic `orders`, which alice may describe, and `payments`, which she may not."""
+    """A cluster with the topics `orders`, which alice may describe, and `payments`, which she may
+    not.
+    """
     folder, http, login = tmp_path_factory.mktemp("oidc"), free_port(), free_port()
     url = f"http://localhost:{http}"
     (folder / "secret").write_text(CONSOLE[1])

@@ -1,4 +1,4 @@
-"""The overview of three brokers under load in a real browser, and the simulated departure of one."""
+"""The overview of three brokers under load in a real browser, and a simulated departure of one."""
 
 import math
 from collections.abc import Iterator

@@ -26,13 +26,13 @@ THROTTLE = str(2 << 20)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ProcessCluster]:
-    with run_cluster("ottla", 3, start=False, console_enable="true") as cluster_:
-        for broker in cluster_.brokers.values():
+    with run_cluster("ottla", 3, start=False, console_enable="true") as running:
+        for broker in running.brokers.values():
             broker.settings["http.listener"] = f"127.0.0.1:{free_port()}"
-        cluster_.start()
-        create_topics(cluster_)
-        throttle(cluster_, THROTTLE)
-        yield cluster_
+        running.start()
+        create_topics(running)
+        throttle(running, THROTTLE)
+        yield running
 
 
 @pytest.fixture
