@@ -179,7 +179,7 @@ def describe_pods(kube: Kubernetes, namespace: str, prefix: str) -> str:
 
 
 def find_process(kube: Kubernetes, pod: str) -> int:
-    """The id of a process that has the pod's name in POD_NAME. Raises AssertionError without one."""
+    """The id of a process with the pod's name in POD_NAME. Raises AssertionError without one."""
     variable = f"POD_NAME={pod}".encode()
     for node in kube.nodes:
         for pid in node.machine.list_processes():
