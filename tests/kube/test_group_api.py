@@ -20,7 +20,9 @@ RESET, LIMIT = "share.auto.offset.reset", "share.delivery.count.limit"
 
 @pytest.fixture
 def broker() -> Iterator[BrokerProcess]:
-    """A broker at an address of its own: the operator still reconciles namespaces of earlier tests."""
+    """A broker at an address of its own, because the operator still reconciles the namespaces of
+    earlier tests.
+    """
     with run_broker_process(f"127.9.6.{next(NUMBERS)}") as broker:
         yield broker
 

@@ -1,9 +1,9 @@
 """Builds the layers of an image from a Dockerfile without Docker: each RUN and COPY runs on an
 overlay of the layers before it.
 
-Layers are cached by a digest of their inputs. Tests thus run images of the
-same Dockerfiles that users build, also on machines without Docker or a registry. Needs root
-for mounts and chroot. Every step runs in its own mount and process namespaces, which end with it.
+Layers are cached by a digest of their inputs. Tests thus run images of the same Dockerfiles that
+users build, also on machines without Docker or a registry. Needs root for mounts and chroot. Every
+step runs in its own mount and process namespaces, which end with it.
 """
 
 import hashlib
