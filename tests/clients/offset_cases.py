@@ -84,7 +84,7 @@ async def offset_commit(session: ApiSession) -> None:
 
 
 async def commit_offset(session: ApiSession) -> tuple[str, str]:
-    """Creates a topic, and a group that has committed an offset of its first partition. Returns both
+    """Creates a topic, and a group with a committed offset of its first partition. Returns both
     names.
     """
     await wait_for_coordinators(session)
