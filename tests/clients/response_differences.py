@@ -23,8 +23,8 @@ def find_differences(wanted: Json, got: Json, path: str = "") -> Iterator[tuple[
 
 
 def index_by_name(entries: list[Json]) -> dict[str, Json]:
-    """Entries by their name, so that a missing one does not shift the rest. Those without a name are
-    by index.
+    """Entries by their name, so that a missing one does not shift the rest. Those without a name
+    are by index.
     """
     found: dict[str, Json] = {}
     for at, entry in enumerate(entries):

@@ -2,7 +2,8 @@
 acknowledgements. Members need not have joined their group.
 
 Apache Kafka loads the state of a share-partition after the response to the first fetch, so cases
-begin when it is loaded. Kafka does not return the error of a partition that is not in the session yet.
+begin when it is loaded. Kafka does not return the error of a partition that is not in the session
+yet.
 """
 
 from typing import Any, NamedTuple
