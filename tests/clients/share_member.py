@@ -34,8 +34,8 @@ class DeliveredRecord:
 
 @dataclass
 class ShareMember:
-    """Member of `group`, which reads one topic. `channels`, `addresses` and `session_epochs` (of the
-    next requests in share sessions) are by node id of the broker; −1 is the bootstrap address.
+    """Member of `group`, which reads one topic. `channels`, `addresses` and `session_epochs` (of
+    the next requests in share sessions) are by node id of the broker; −1 is the bootstrap address.
     `assigned` has partitions by topic id, `leaders` node ids by partition.
     """
 
@@ -56,8 +56,8 @@ class ShareMember:
         self.addresses.setdefault(-1, (host, int(port)))
 
     async def send(self, node: int, api: str, version: int, **fields: Any) -> Any:
-        """Sends a request; returns the response. Raises OSError if the broker has stopped. `node` −1
-        is the bootstrap address.
+        """Sends a request; returns the response. Raises OSError if the broker has stopped. `node`
+        −1 is the bootstrap address.
         """
         channel = self.channels.get(node)
         if channel is None or not channel.is_open:
@@ -96,8 +96,8 @@ class ShareMember:
         await eventually_async(is_assigned)
 
     async def heartbeat(self, epoch: int | None = None) -> ErrorCode:
-        """Sends a heartbeat with `epoch`, by default the member's. Stores epoch and assignment of the
-        response.
+        """Sends a heartbeat with `epoch`, by default the member's. Stores epoch and assignment of
+        the response.
         """
         coordinator = await self.find_coordinator()
         if coordinator < 0:
@@ -182,7 +182,9 @@ class ShareMember:
         closes: bool = False,
         renews: bool = False,
     ) -> dict[int, ErrorCode]:
-        """Sends a ShareAcknowledge. Returns the error code of each partition, or of the request at −1."""
+        """Sends a ShareAcknowledge. Returns the error code of each partition, or of the request at
+        −1.
+        """
         epoch = -1 if closes else self.session_epochs[node]
         partitions = build_partitions([], acknowledged)
         found = await self.send(

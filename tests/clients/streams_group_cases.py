@@ -204,9 +204,8 @@ async def streams_group_describe(session: ApiSession) -> None:
         "client_tags": [{"key": "zone", "value": "z"}],
     }
     await join(session, group, [part], **details)
-    await create_empty_group(
-        session, session.unique_name("any")
-    )  # Kafka describes a state only once a later record follows it
+    # Kafka describes a state only once a later record follows it.
+    await create_empty_group(session, session.unique_name("any"))
     await session.send_case("without its internal topics", group_ids=[group])
     await wait_for_topics(session, changelog)
     await session.send("streams_group_heartbeat", **member_fields(group, 2, **owned_fields([])))
