@@ -95,8 +95,8 @@ def close_at_the_end(*members: Member) -> Iterator[None]:
 
 
 def poll_until_shares_are(sizes: list[int], *members: Member) -> None:
-    """Polls the members until they own these numbers of partitions, in any order. Asserts that no two
-    ever own the same one.
+    """Polls the members until they own these numbers of partitions, in any order. Asserts that no
+    two ever own the same one.
     """
 
     def have_these_sizes() -> bool:

@@ -3,9 +3,10 @@
 `tests/clients/kafka-4.1-responses.json` holds the responses of Apache Kafka 4.1, and
 `kafka-4.3-responses.json` those of 4.3 to the APIs of share groups and streams groups, and to
 InitProducerId in two phases: by API and case, for each range of versions (`"0-3"`). What follows
-the name of an API says which settings its broker has. `pytest tests/clients/test_same_answers.py --against
-kafka --record-responses` writes them; without the option, `--against kafka` checks that they are
-still true. `KNOWN_DIFFERENCES` has the intended differences.
+the name of an API says which settings its broker has. `pytest
+tests/clients/test_same_answers.py --against kafka --record-responses` writes the files; without
+the option, `--against kafka` checks that they are still true. `KNOWN_DIFFERENCES` has the intended
+differences.
 """
 
 import asyncio
