@@ -1,5 +1,5 @@
-"""One request or more of each API that requires a permission, except Envelope. The responses show
-what a user is refused.
+"""At least one request of each API that requires a permission, except Envelope. The responses show
+what a user may not do.
 
 Resources in the requests of a user begin with the user's name: `USER.topic`, which exists,
 `USER.absent`, which does not, and `USER.group`, which has a committed offset.
@@ -28,7 +28,7 @@ BETWEEN_BROKERS: Final = frozenset(
     }
 )
 """APIs that Kafka serves on its controller's listener alone."""
-NO_CLUSTER: Final = "another-cluster"
+OTHER_CLUSTER: Final = "another-cluster"
 METADATA_PARTITION: Final = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32  # types of config resources
 UNKNOWN_ID: Final = UUID(int=7)
@@ -106,9 +106,9 @@ def record_probes(names: Names) -> Iterator[Probe]:
 
 
 def group_probes(names: Names) -> Iterator[Probe]:
-    at = [{"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}]
+    commits = [{"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}]
     member = {"generation_id": -1, "generation_id_or_member_epoch": -1, "member_id": ""}
-    yield "offset_commit", "two topics", {"group_id": names.group, **member, "topics": names.topics(partitions=at)}
+    yield "offset_commit", "two topics", {"group_id": names.group, **member, "topics": names.topics(partitions=commits)}
     wanted = names.topics(partition_indexes=[0])
     group = {"group_id": names.group, "member_epoch": -1}
     for case, topics in (("two topics", wanted), ("all topics", None)):
@@ -164,8 +164,13 @@ def transaction_probes(names: Names) -> Iterator[Probe]:
     old = {f"v3_and_below_{field}": value for field, value in {**producer, "topics": named}.items()}
     both = {**producer, **old, "topics": named, "transactions": [{**producer, "verify_only": False, "topics": named}]}
     yield "add_partitions_to_txn", "an unknown producer", both
-    at = [{"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}]
-    offsets = {"group_id": names.group, "generation_id": -1, "member_id": "", "topics": names.topics(partitions=at)}
+    commits = [{"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}]
+    offsets = {
+        "group_id": names.group,
+        "generation_id": -1,
+        "member_id": "",
+        "topics": names.topics(partitions=commits),
+    }
     yield "txn_offset_commit", "an unknown producer", {**producer, **offsets}
     yield "end_txn", "an unknown producer", {**producer, "committed": False}
     yield "describe_transactions", "one", {"transactional_ids": [name]}
@@ -179,13 +184,13 @@ def share_group_probes(names: Names) -> Iterator[Probe]:
     """
     member = {"group_id": names.group, "member_id": "A" * 22, "share_session_epoch": 3}
     yield "share_group_heartbeat", "an unknown member leaves", {**member, "member_epoch": -1}
-    joins = {"group_id": f"{names.group}.share", "member_id": "a", "member_epoch": 0}
-    yield "share_group_heartbeat", "a topic", {**joins, "member_epoch": 5, "subscribed_topic_names": [names.topic]}
+    heartbeat = {"group_id": f"{names.group}.share", "member_id": "a", "member_epoch": 0}
+    yield "share_group_heartbeat", "a topic", {**heartbeat, "member_epoch": 5, "subscribed_topic_names": [names.topic]}
     yield "share_group_describe", "a group", {"group_ids": [names.group], "include_authorized_operations": True}
     yield "share_fetch", "without a session", {**member, "max_wait": 0, "max_bytes": 1000, "topics": []}
     yield "share_acknowledge", "without a session", {**member, "topics": []}
-    asked = {"partition": 0, "state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "state_batches": []}
-    states = {"group_id": names.group, "topics": [{"topic_id": UNKNOWN_ID, "partitions": [asked]}]}
+    partition = {"partition": 0, "state_epoch": 0, "leader_epoch": 0, "start_offset": 0, "state_batches": []}
+    states = {"group_id": names.group, "topics": [{"topic_id": UNKNOWN_ID, "partitions": [partition]}]}
     for api in ("read", "write", "delete"):
         yield f"{api}_share_group_state", "an unknown one", states
     yield "read_share_group_state_summary", "an unknown one", states
@@ -228,13 +233,13 @@ def config_probes(names: Names) -> Iterator[Probe]:
         "loggers": (BROKER_LOGGER, "1"),
         "an unknown type": (99, "x"),
     }
-    for asked, (kind, name) in resources.items():
+    for case, (kind, name) in resources.items():
         resource = {"resource_type": kind, "resource_name": name}
         described = {**resource, "configuration_keys": ["retention.ms"]}
-        yield "describe_configs", asked, {"resources": [described]}
+        yield "describe_configs", case, {"resources": [described]}
         set_nothing: dict[str, Any] = {"resources": [{**resource, "configs": []}], "validate_only": True}
-        yield "alter_configs", asked, set_nothing
-        yield "incremental_alter_configs", asked, set_nothing
+        yield "alter_configs", case, set_nothing
+        yield "incremental_alter_configs", case, set_nothing
 
 
 def cluster_probes(names: Names) -> Iterator[Probe]:
@@ -266,22 +271,22 @@ def cluster_probes(names: Names) -> Iterator[Probe]:
     yield "alter_user_scram_credentials", "one that is none", {"deletions": [{"name": names.user, "mechanism": 1}]}
     yield "update_features", "nothing", {"timeout": 1000, "feature_updates": [], "validate_only": True}
     yield "unregister_broker", "an unknown broker", {"broker_id": 77}
-    voter = {"cluster_id": NO_CLUSTER, "voter_id": 9, "voter_directory_id": UNKNOWN_ID, "timeout": 1000}
+    voter = {"cluster_id": OTHER_CLUSTER, "voter_id": 9, "voter_directory_id": UNKNOWN_ID, "timeout": 1000}
     yield "add_raft_voter", "of another cluster", {**voter, "listeners": [{"name": "A", "host": "h", "port": 1}]}
     yield "remove_raft_voter", "of another cluster", voter
 
 
 def broker_probes() -> Iterator[Probe]:
     """Requests between brokers, sent by a client. Only whether they are refused is compared."""
-    cluster = {"cluster_id": NO_CLUSTER, "topics": METADATA_PARTITION}
+    cluster = {"cluster_id": OTHER_CLUSTER, "topics": METADATA_PARTITION}
     for api in ("vote", "begin_quorum_epoch", "end_quorum_epoch"):
         yield api, "of another cluster", cluster
     yield "update_raft_voter", "of another cluster", {**cluster, "voter_directory_id": UNKNOWN_ID}
-    yield "fetch_snapshot", "of another cluster", {"cluster_id": NO_CLUSTER, "topics": []}
+    yield "fetch_snapshot", "of another cluster", {"cluster_id": OTHER_CLUSTER, "topics": []}
     yield (
         "broker_registration",
         "of another cluster",
-        {"broker_id": 77, "cluster_id": NO_CLUSTER, "incarnation_id": UNKNOWN_ID},
+        {"broker_id": 77, "cluster_id": OTHER_CLUSTER, "incarnation_id": UNKNOWN_ID},
     )
     broker = {"broker_id": 77, "broker_epoch": 1}
     for api in ("alter_partition", "broker_heartbeat", "allocate_producer_ids", "assign_replicas_to_dirs"):

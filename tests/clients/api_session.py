@@ -1,10 +1,10 @@
-"""Requests of one API in one version, and the broker's responses in a form that two brokers can
-share.
+"""Requests of one API in one version, and the broker's responses in a form that can be compared
+between brokers.
 
 `ApiSession` builds kio's request of any version from one set of fields: a version takes the fields
 that it has, and a mandatory field that is missing is zero. It sends the request and stores the
-response as JSON without what differs between runs: ids, ports, paths, clocks, and the wording of
-messages (whether there is one is kept).
+response as JSON without what differs between runs: ids, ports, paths, times, the wording of texts
+and whole error messages.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ BROKER_SPECIFIC_FIELDS = frozenset(
     {"cluster_id", "log_dir", "port", "producer_id", "session_id", "total_bytes", "usable_bytes"}
 )
 TEXT_FIELDS = frozenset({"batch_index_error_message", "documentation", "status_detail"})
-# Kafka often has no text where we do, and either "" or null.
+# Kafka often has "" or null where Ottla has an error message.
 IGNORED_FIELDS = frozenset({"throttle_time", "error_message", "acknowledge_error_message"})
 NO_VALUE: tuple[Any, ...] = (-1, None, "")
 NO_SESSION: tuple[Any, ...] = (0, None)
@@ -47,8 +47,8 @@ Json = Any
 
 
 class ApiSession:
-    """One API in one version. `responses` are by case, `ids` those of the topics that were created,
-    by name. Names from `unique_name` belong to this session.
+    """One API in one version. `responses` has the normalized response of each case, `ids` the id of
+    each created topic by name. Names from `unique_name` belong to this session.
     """
 
     def __init__(self, host: str, port: int, run: str, api: str, version: int) -> None:
@@ -67,8 +67,8 @@ class ApiSession:
         """Sends a request and stores the response, which is also returned; None if the broker
         closes the connection.
 
-        Requests on the same `connection` keep their order. `only_own`: the response lists entries
-        of others too, which are not stored.
+        Requests on the same `connection` keep their order. `only_own`: entries of other
+        sessions in the response are not stored.
         """
         assert case not in self.responses, f"duplicate case {case}"
         self.responses[case] = None
@@ -138,7 +138,7 @@ class ApiSession:
         async with asyncio.timeout(RESPONSE_WITHIN_S):
             while True:
                 wanted = [{"topic_id": None, "name": name}]
-                seen = await self.send("metadata", topics=wanted, allow_auto_topic_creation=False)
+                metadata = await self.send("metadata", topics=wanted, allow_auto_topic_creation=False)
                 offsets = await self.send(
                     "list_offsets",
                     replica_id=-1,
@@ -149,9 +149,9 @@ class ApiSession:
                         }
                     ],
                 )
-                codes = {partition.error_code for partition in seen.topics[0].partitions}
+                codes = {partition.error_code for partition in metadata.topics[0].partitions}
                 codes |= {partition.error_code for partition in offsets.topics[0].partitions}
-                if codes == {ErrorCode.none} and len(seen.topics[0].partitions) == partitions:
+                if codes == {ErrorCode.none} and len(metadata.topics[0].partitions) == partitions:
                     return
                 await asyncio.sleep(0.01)
 
@@ -169,7 +169,7 @@ class ApiSession:
         for channel in self._channels.values():
             channel.close()
 
-    # --- the form that two brokers can share
+    # --- responses without what differs between brokers
 
     def _normalize(self, value: Any, only_own: bool, field: str = "") -> Json:
         if field in TEXT_FIELDS:
@@ -216,8 +216,8 @@ async def exchange(channel: Channel, api: str, version: int, fields: Mapping[str
 
 
 def merge_spans(acquired: Iterable[Any]) -> Json:
-    """Ranges of acquired records with their delivery counts. Adjacent ranges are one: brokers may
-    choose how they split them.
+    """Ranges of acquired records with their delivery counts. Adjacent ranges of equal counts are
+    joined, because brokers may split them differently.
     """
     found: list[list[int]] = []
     for one in sorted(acquired, key=lambda span: int(span.first_offset)):

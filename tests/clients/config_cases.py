@@ -1,4 +1,6 @@
-"""Requests about configs. Each function is named after an API and runs in each version."""
+"""Requests about configs. Each function of `CONFIG_CASES` is named after an API, and runs in each
+version of it.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,38 +12,38 @@ TOPIC, BROKER, LOGGER, GROUP, METRICS = 2, 4, 8, 32, 16
 
 
 async def describe_configs(session: ApiSession) -> None:
-    there = await session.create_topic("there", retention_ms=1000)
+    topic = await session.create_topic("there", retention_ms=1000)
 
-    async def ask(case: str, kind: int, name: str, *keys: str, every: bool = False, **more: Any) -> None:
-        wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": None if every else keys}
+    async def ask(case: str, kind: int, name: str, *keys: str, all_keys: bool = False, **more: Any) -> None:
+        wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": None if all_keys else keys}
         await session.send_case(case, resources=[wanted], **more)
 
     some = ("retention.ms", "cleanup.policy", "compression.type", "min.insync.replicas", "max.message.bytes")
-    await ask("of a topic", TOPIC, there, *some)
-    await ask("with synonyms", TOPIC, there, *some, include_synonyms=True)
-    await ask("with documentation", TOPIC, there, *some, include_documentation=True)
-    await ask("all of a topic", TOPIC, there, every=True)
-    await ask("no keys", TOPIC, there)
-    await ask("unknown key", TOPIC, there, "no.such.thing", "retention.ms")
+    await ask("of a topic", TOPIC, topic, *some)
+    await ask("with synonyms", TOPIC, topic, *some, include_synonyms=True)
+    await ask("with documentation", TOPIC, topic, *some, include_documentation=True)
+    await ask("all of a topic", TOPIC, topic, all_keys=True)
+    await ask("no keys", TOPIC, topic)
+    await ask("unknown key", TOPIC, topic, "no.such.thing", "retention.ms")
     await ask("unknown topic", TOPIC, session.unique_name("unknown"), "retention.ms")
     await ask("a bad name", TOPIC, "a bad name", "retention.ms")
     await ask("no name", TOPIC, "", "retention.ms")
-    broker = ("log.retention.ms", "num.partitions", "message.max.bytes", "node.id")
-    await ask("of the broker", BROKER, "1", *broker, include_synonyms=True)
-    await ask("of all brokers", BROKER, "", *broker, include_synonyms=True)
-    unknown = ("a.plugin.url", "cleanup.policy")
+    broker_keys = ("log.retention.ms", "num.partitions", "message.max.bytes", "node.id")
+    await ask("of the broker", BROKER, "1", *broker_keys, include_synonyms=True)
+    await ask("of all brokers", BROKER, "", *broker_keys, include_synonyms=True)
+    unknown_keys = ("a.plugin.url", "cleanup.policy")
     for name, of in (("1", "the broker"), ("", "all brokers")):
-        await set_on_broker(session, name, dict.fromkeys(unknown, "delete"))
-        await ask(f"unknown settings of {of}", BROKER, name, *unknown, include_synonyms=True)
-        await ask(f"unknown settings of {of}, documented", BROKER, name, *unknown, include_documentation=True)
-        await set_on_broker(session, name, dict.fromkeys(unknown))
+        await set_on_broker(session, name, dict.fromkeys(unknown_keys, "delete"))
+        await ask(f"unknown settings of {of}", BROKER, name, *unknown_keys, include_synonyms=True)
+        await ask(f"unknown settings of {of}, documented", BROKER, name, *unknown_keys, include_documentation=True)
+        await set_on_broker(session, name, dict.fromkeys(unknown_keys))
     await ask("of another broker", BROKER, "2", "num.partitions")
     await ask("of a broker that is no number", BROKER, "one", "num.partitions")
     await ask("unknown kind", 99, "x")
     await ask("kind 0", 0, "x")
-    await ask("a group", GROUP, session.unique_name("group"), every=True)
-    await ask("a group without a name", GROUP, "", every=True)
-    await ask("client metrics", METRICS, session.unique_name("metrics"), every=True)
+    await ask("a group", GROUP, session.unique_name("group"), all_keys=True)
+    await ask("a group without a name", GROUP, "", all_keys=True)
+    await ask("client metrics", METRICS, session.unique_name("metrics"), all_keys=True)
     await session.send_case("no resource", resources=())
 
 
@@ -61,22 +63,22 @@ async def set_on_broker(session: ApiSession, broker: str, configs: Mapping[str, 
 
 
 async def alter_configs(session: ApiSession) -> None:
-    there = await session.create_topic("there", retention_ms=1000)
+    topic = await session.create_topic("there", retention_ms=1000)
 
     async def ask(case: str, kind: int, name: str, validate_only: bool = False, **configs: Any) -> None:
         pairs = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
         wanted = {"resource_type": kind, "resource_name": name, "configs": pairs}
         await session.send_case(case, resources=[wanted], validate_only=validate_only)
 
-    await ask("a value", TOPIC, there, retention_ms="2000")
-    await ask("only validated", TOPIC, there, True, retention_ms="3000")
-    await ask("bad value", TOPIC, there, retention_ms="soon")
-    await ask("no value", TOPIC, there, retention_ms=None)
-    await ask("unknown key", TOPIC, there, no_such_thing="1")
+    await ask("a value", TOPIC, topic, retention_ms="2000")
+    await ask("only validated", TOPIC, topic, True, retention_ms="3000")
+    await ask("bad value", TOPIC, topic, retention_ms="soon")
+    await ask("no value", TOPIC, topic, retention_ms=None)
+    await ask("unknown key", TOPIC, topic, no_such_thing="1")
     await ask("unknown topic", TOPIC, session.unique_name("unknown"), retention_ms="1")
     await ask("a bad name", TOPIC, "a bad name", retention_ms="1")
     await ask("no name", TOPIC, "", retention_ms="1")
-    await ask("back to nothing", TOPIC, there)
+    await ask("back to nothing", TOPIC, topic)
     await ask("a static setting of a broker", BROKER, "1", node_id="2")
     await ask("a broker's value, only validated", BROKER, "1", True, message_max_bytes="2000000")
     await ask("all brokers', only validated", BROKER, "", True, message_max_bytes="2000000")
@@ -90,7 +92,7 @@ async def alter_configs(session: ApiSession) -> None:
 
 
 async def incremental_alter_configs(session: ApiSession) -> None:
-    there = await session.create_topic("there", retention_ms=1000)
+    topic = await session.create_topic("there", retention_ms=1000)
     SET, DELETE, APPEND, SUBTRACT = range(4)
 
     async def ask(
@@ -100,32 +102,32 @@ async def incremental_alter_configs(session: ApiSession) -> None:
         wanted = {"resource_type": kind, "resource_name": name, "configs": configs}
         await session.send_case(case, resources=[wanted], validate_only=validate_only)
 
-    await ask("set", TOPIC, there, ("retention.ms", SET, "2000"))
-    await ask("delete", TOPIC, there, ("retention.ms", DELETE, None))
-    await ask("delete what is not set", TOPIC, there, ("retention.bytes", DELETE, None))
-    await ask("append", TOPIC, there, ("cleanup.policy", APPEND, "compact"))
-    await ask("append what is there", TOPIC, there, ("cleanup.policy", APPEND, "compact"))
-    await ask("subtract", TOPIC, there, ("cleanup.policy", SUBTRACT, "compact"))
-    await ask("subtract what is not there", TOPIC, there, ("cleanup.policy", SUBTRACT, "compact"))
-    await ask("subtract the last", TOPIC, there, ("cleanup.policy", SUBTRACT, "delete"))
-    await ask("append to what is no list", TOPIC, there, ("retention.ms", APPEND, "1"))
-    await ask("subtract from what is no list", TOPIC, there, ("retention.ms", SUBTRACT, "1"))
-    await ask("append a bad word", TOPIC, there, ("cleanup.policy", APPEND, "shred"))
-    await ask("unknown operation", TOPIC, there, ("retention.ms", 9, "1"))
-    await ask("set nothing", TOPIC, there, ("retention.ms", SET, None))
-    await ask("append nothing", TOPIC, there, ("cleanup.policy", APPEND, None))
-    await ask("bad value", TOPIC, there, ("retention.ms", SET, "soon"))
-    await ask("value too small", TOPIC, there, ("retention.ms", SET, "-2"))
-    await ask("unknown key", TOPIC, there, ("no.such.thing", SET, "1"))
-    await ask("delete an unknown key", TOPIC, there, ("no.such.thing", DELETE, None))
-    await ask("one good, one bad", TOPIC, there, ("retention.ms", SET, "1"), ("retention.bytes", SET, "x"))
+    await ask("set", TOPIC, topic, ("retention.ms", SET, "2000"))
+    await ask("delete", TOPIC, topic, ("retention.ms", DELETE, None))
+    await ask("delete what is not set", TOPIC, topic, ("retention.bytes", DELETE, None))
+    await ask("append", TOPIC, topic, ("cleanup.policy", APPEND, "compact"))
+    await ask("append what is there", TOPIC, topic, ("cleanup.policy", APPEND, "compact"))
+    await ask("subtract", TOPIC, topic, ("cleanup.policy", SUBTRACT, "compact"))
+    await ask("subtract what is not there", TOPIC, topic, ("cleanup.policy", SUBTRACT, "compact"))
+    await ask("subtract the last", TOPIC, topic, ("cleanup.policy", SUBTRACT, "delete"))
+    await ask("append to what is no list", TOPIC, topic, ("retention.ms", APPEND, "1"))
+    await ask("subtract from what is no list", TOPIC, topic, ("retention.ms", SUBTRACT, "1"))
+    await ask("append a bad word", TOPIC, topic, ("cleanup.policy", APPEND, "shred"))
+    await ask("unknown operation", TOPIC, topic, ("retention.ms", 9, "1"))
+    await ask("set nothing", TOPIC, topic, ("retention.ms", SET, None))
+    await ask("append nothing", TOPIC, topic, ("cleanup.policy", APPEND, None))
+    await ask("bad value", TOPIC, topic, ("retention.ms", SET, "soon"))
+    await ask("value too small", TOPIC, topic, ("retention.ms", SET, "-2"))
+    await ask("unknown key", TOPIC, topic, ("no.such.thing", SET, "1"))
+    await ask("delete an unknown key", TOPIC, topic, ("no.such.thing", DELETE, None))
+    await ask("one good, one bad", TOPIC, topic, ("retention.ms", SET, "1"), ("retention.bytes", SET, "x"))
     twice = ("retention.ms", SUBTRACT, "1")
-    await ask("the same key twice, subtracted from what is no list", TOPIC, there, twice, twice)
-    await ask("the same key twice", TOPIC, there, ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
-    await ask("set and delete", TOPIC, there, ("retention.ms", SET, "1"), ("retention.ms", DELETE, None))
-    await ask("only validated", TOPIC, there, ("retention.ms", SET, "5"), validate_only=True)
-    await ask("only validated, bad", TOPIC, there, ("retention.ms", SET, "soon"), validate_only=True)
-    await ask("no changes", TOPIC, there)
+    await ask("the same key twice, subtracted from what is no list", TOPIC, topic, twice, twice)
+    await ask("the same key twice", TOPIC, topic, ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+    await ask("set and delete", TOPIC, topic, ("retention.ms", SET, "1"), ("retention.ms", DELETE, None))
+    await ask("only validated", TOPIC, topic, ("retention.ms", SET, "5"), validate_only=True)
+    await ask("only validated, bad", TOPIC, topic, ("retention.ms", SET, "soon"), validate_only=True)
+    await ask("no changes", TOPIC, topic)
     await ask("unknown topic", TOPIC, session.unique_name("unknown"), ("retention.ms", SET, "1"))
     await ask("unknown topic, bad value", TOPIC, session.unique_name("unknown"), ("retention.ms", SET, "soon"))
     await ask("a bad name", TOPIC, "a bad name", ("retention.ms", SET, "1"))
@@ -151,7 +153,7 @@ async def incremental_alter_configs(session: ApiSession) -> None:
     await ask("a group", GROUP, group, ("consumer.session.timeout.ms", SET, "50000"))
     await ask("a group's bad value", GROUP, group, ("consumer.session.timeout.ms", SET, "long"))
     await ask("a group's unknown key", GROUP, group, ("retention.ms", SET, "1"))
-    wanted = {"resource_type": TOPIC, "resource_name": there, "configs": ()}
+    wanted = {"resource_type": TOPIC, "resource_name": topic, "configs": ()}
     await session.send_case("twice in one request", resources=[wanted, wanted])
 
 

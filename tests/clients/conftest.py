@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def new_broker(broker_kind: str) -> NewBroker:
-    """Runs a broker for one test: `with new_broker(some_setting=…) as broker`."""
+    """Runs a broker with these settings: `with new_broker(some_setting=…) as broker`."""
     return BROKERS[broker_kind]
 
 
@@ -63,7 +63,7 @@ def classpath() -> str:
 
 @pytest.fixture(scope="session")
 def newest_classpath() -> str:
-    """Of the tools and clients of Kafka 4.3."""
+    """Class path of the tools and clients of Kafka 4.3."""
     return kafka_classpath(KAFKA_4_3)
 
 
@@ -75,15 +75,15 @@ def kcat() -> str:
 
 @pytest.fixture(scope="module")
 def console() -> Iterator[BrokerProcess]:
-    """A broker whose console the tests of a file share. It only reads."""
-    with run_console() as it:
-        yield it
+    """A broker whose console the tests of a file share. The console only reads."""
+    with run_console() as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with run_chromium() as found:
-        yield found
+    with run_chromium() as chromium:
+        yield chromium
 
 
 @pytest.fixture

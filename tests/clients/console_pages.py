@@ -19,9 +19,9 @@ from tests.waiting import eventually
 T = TypeVar("T")
 
 RECORDS = 600
-"""Of the topic `orders`, with the amounts 0 to 599."""
+"""Number of records of the topic `orders`, whose amounts are 0 to 599."""
 AGE_S = 3_660
-"""How old the first of them is when it is written."""
+"""Age of the first record when it is written."""
 WITHIN_MS = 60_000
 SHIPMENT = '{"type":"record","name":"Shipment","fields":[{"name":"id","type":"long"}]}'
 NOTE = '{"name":"note","type":"string","default":""}'
@@ -39,8 +39,8 @@ PLOTS_ARE_DRAWN = """(share) => [...document.querySelectorAll(".plots canvas")].
 
 @contextmanager
 def run_console(write: str = "login") -> Iterator[BrokerProcess]:
-    """A broker of an open cluster with a console and a schema registry, and with the topic
-    `orders`. `write`: its `console.write`.
+    """A broker of an open cluster with a console, a schema registry and the topic `orders`.
+    `write`: the setting `console.write`.
     """
     with run_ottla_broker(
         num_partitions=1,
@@ -48,20 +48,20 @@ def run_console(write: str = "login") -> Iterator[BrokerProcess]:
         console_enable="true",
         console_write=write,
         schema_registry_listener=f"127.0.0.1:{free_port()}",
-    ) as it:
-        rd.create_topic(it.bootstrap, "orders", partitions=6, retention_ms=604_800_000)
-        producer = ck.Producer({"bootstrap.servers": it.bootstrap})
+    ) as broker:
+        rd.create_topic(broker.bootstrap, "orders", partitions=6, retention_ms=604_800_000)
+        producer = ck.Producer({"bootstrap.servers": broker.bootstrap})
         first_ms = int(time.time() * 1000) - AGE_S * 1000
         for number in range(RECORDS):
             producer.produce(
                 "orders", b'{"amount": %d}' % number, key=b"customer-%d" % (number % 20), timestamp=first_ms + number
             )
         assert producer.flush(30) == 0
-        yield it
+        yield broker
 
 
 def run_on_thread(call: Callable[[], T]) -> T:
-    """Runs a function that needs an event loop: the browser's API has that of the main thread."""
+    """Runs a function that starts an event loop. The main thread has that of Playwright already."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
 

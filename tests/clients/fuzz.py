@@ -37,7 +37,7 @@ FLEXIBLE_FETCH = 12
 
 @dataclass
 class FuzzResult:
-    """Outcomes of the requests. `hung` must stay empty."""
+    """Outcomes of the requests. `hung` must stay empty; `closed` counts hung requests too."""
 
     requests: int = 0
     answered: int = 0
@@ -65,7 +65,9 @@ class RequestGenerator:
         ]
 
     def next_frame(self) -> bytes:
-        """One request with its size: valid, mutated, truncated or arbitrary."""
+        """One request after its size: valid, mutated, truncated or arbitrary. One in a hundred has
+        a wrong size.
+        """
         random = self.random
         body = bytearray(self._valid_request())
         kind = random.random()
@@ -152,7 +154,7 @@ class RequestGenerator:
 
 
 def shorten_fetch_wait(body: bytearray) -> None:
-    """Sets a Fetch request's max_wait to 20 ms, because a broker may wait for records that long."""
+    """Sets a Fetch request's max_wait to 20 ms; a broker may wait for records until it is over."""
     key, version = int.from_bytes(body[:2]), int.from_bytes(body[2:4])
     if key == FETCH:
         at = 10 + max(0, int.from_bytes(body[8:10], signed=True))
@@ -165,8 +167,8 @@ def shorten_fetch_wait(body: bytearray) -> None:
 
 
 def end_of_tagged_fields(body: bytes | bytearray, at: int) -> int:
-    """The position after the tagged fields at `at` (KIP-482), at most the end of the body: a
-    mutation may have changed their lengths.
+    """The position after the tagged fields at `at` (KIP-482). It may be beyond the body: a mutation
+    may have changed their lengths.
     """
 
     def read_varint() -> int:
@@ -190,10 +192,9 @@ def end_of_tagged_fields(body: bytes | bytearray, at: int) -> int:
 
 
 async def send_frames(port: int, host: str, frames: list[bytes], result: FuzzResult) -> None:
-    """Sends requests over one connection until the broker closes it.
+    """Sends requests over one connection until the broker closes it or a request hangs.
 
-    Each request must get a response, close the connection, or want no response; a valid request
-    after it must be answered.
+    After each request the broker must either close the connection or answer a valid request.
     """
     reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
     try:
@@ -209,7 +210,9 @@ async def send_frames(port: int, host: str, frames: list[bytes], result: FuzzRes
 async def _send_one(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes, result: FuzzResult
 ) -> bool:
-    """Sends a request and a valid one. Returns True once the valid one is answered."""
+    """Sends a request and a valid one. Returns True once the valid one is answered; False if the
+    broker closes the connection or answers neither in time.
+    """
     hello = bytes(write_request(ApiKey.API_VERSIONS, 3, 0x0F0F0F0F, "fuzz", HELLO))
     try:
         writer.write(frame)
@@ -258,8 +261,8 @@ async def fuzz(
     result, generator = FuzzResult(), RequestGenerator(seed, recorded)
     deadline = loop.time() + seconds
     while (loop.time() < deadline or result.requests < at_least) and not result.hung:
-        rounds = [[generator.next_frame() for _ in range(8)] for _ in range(4)]
-        await asyncio.gather(*(send_frames(port, host, frames, result) for frames in rounds))
+        connections = [[generator.next_frame() for _ in range(8)] for _ in range(4)]
+        await asyncio.gather(*(send_frames(port, host, frames, result) for frames in connections))
         watch()
         assert await is_responding(host, port)
     return result

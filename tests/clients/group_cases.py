@@ -28,17 +28,19 @@ def join_fields(group: str, member: str = "", instance: str | None = None, **mor
     }
 
 
-async def join(session: ApiSession, group: str, instance: str | None = None, on: str = "") -> Any:
-    """A member of a group that waits for its assignment."""
-    answer = await session.send("join_group", connection=on, **join_fields(group, instance=instance))
+async def join(session: ApiSession, group: str, instance: str | None = None, connection: str = "") -> Any:
+    """Joins a group; returns the response. The member then waits for its assignment."""
+    answer = await session.send("join_group", connection=connection, **join_fields(group, instance=instance))
     if answer.error_code is ErrorCode.member_id_required:
-        answer = await session.send("join_group", connection=on, **join_fields(group, answer.member_id, instance))
+        answer = await session.send(
+            "join_group", connection=connection, **join_fields(group, answer.member_id, instance)
+        )
     assert answer.error_code is ErrorCode.none, answer
     return answer
 
 
 async def create_stable_group(session: ApiSession, group: str, instance: str | None = None) -> Any:
-    """The only member of a stable group."""
+    """Creates a stable group with one member; returns the JoinGroup response of the member."""
     answer = await join(session, group, instance)
     assigned = [{"member_id": answer.member_id, "assignment": b"mine"}]
     synced = await session.send(
@@ -63,26 +65,28 @@ async def create_empty_group(session: ApiSession, group: str) -> None:
 
 
 async def start_rebalance(session: ApiSession, group: str) -> tuple[Any, "asyncio.Task[Any]"]:
-    """The member of a stable group after another one began to join, and the other's
-    pending join.
+    """Creates a stable group that a second member begins to join. Returns the first member's
+    JoinGroup response, and the pending join of the second.
     """
     answer = await create_stable_group(session, group)
     wanted = await session.send("join_group", connection="other", **join_fields(group))
-    waits = asyncio.create_task(session.send("join_group", connection="other", **join_fields(group, wanted.member_id)))
+    pending_join = asyncio.create_task(
+        session.send("join_group", connection="other", **join_fields(group, wanted.member_id))
+    )
 
     async def is_rebalancing() -> bool:
         heartbeat_response = await session.send("heartbeat", **member_fields(group, answer))
         return heartbeat_response.error_code is ErrorCode.rebalance_in_progress
 
     await eventually_async(is_rebalancing)
-    return answer, waits
+    return answer, pending_join
 
 
 async def commit_in_nameless_group(session: ApiSession) -> None:
-    """Commits in the group with an empty name, which clients without members may use."""
-    there = await session.create_topic("nameless")
+    """Commits an offset in the group with the empty name, which clients outside groups may use."""
+    topic = await session.create_topic("nameless")
     committed = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
-    topics = [{"name": there, "topic_id": session.ids[there], "partitions": [committed]}]
+    topics = [{"name": topic, "topic_id": session.ids[topic], "partitions": [committed]}]
     await session.send("offset_commit", group_id="", generation_id_or_member_epoch=-1, member_id="", topics=topics)
 
 
@@ -191,9 +195,9 @@ async def sync_group(session: ApiSession) -> None:
         assignments=strangers,
     )
     moving = session.unique_name("rebalancing")
-    member, waits = await start_rebalance(session, moving)
+    member, pending_join = await start_rebalance(session, moving)
     await session.send_case("in a rebalance", **member_fields(moving, member), **PROTOCOL_FIELDS, assignments=())
-    waits.cancel()
+    pending_join.cancel()
 
 
 async def heartbeat(session: ApiSession) -> None:
@@ -213,9 +217,9 @@ async def heartbeat(session: ApiSession) -> None:
     await create_empty_group(session, left)
     await session.send_case("of an empty group", **{**mine, "group_id": left})
     moving = session.unique_name("rebalancing")
-    member, waits = await start_rebalance(session, moving)
+    member, pending_join = await start_rebalance(session, moving)
     await session.send_case("in a rebalance", **member_fields(moving, member))
-    waits.cancel()
+    pending_join.cancel()
     if session.version >= 3:
         fixed = session.unique_name("static")
         static = member_fields(fixed, await create_stable_group(session, fixed, "one"))
@@ -257,7 +261,7 @@ async def describe_groups(session: ApiSession) -> None:
     await create_stable_group(session, group)
     await create_empty_group(session, left)
     await join(session, waiting)
-    _, waits = await start_rebalance(session, moving)
+    _, pending_join = await start_rebalance(session, moving)
     fixed = session.unique_name("static")
     await create_stable_group(session, fixed, "one")
     for case, name in (
@@ -268,7 +272,7 @@ async def describe_groups(session: ApiSession) -> None:
         ("static", fixed),
     ):
         await session.send_case(case, groups=[name])
-    waits.cancel()
+    pending_join.cancel()
     await session.send_case("rights", groups=[group], include_authorized_operations=True)
     await session.send_case("unknown", groups=[session.unique_name("none")])
     await session.send_case(
@@ -314,8 +318,8 @@ async def delete_groups(session: ApiSession) -> None:
 
 
 async def describe_other_groups(session: ApiSession, empty: str, classic: str) -> None:
-    """The cases that the describing APIs of the newer protocols share. `empty`: a group of the
-    protocol without members.
+    """Sends the cases that the describing APIs of the newer protocols share. `empty` is a group of
+    the API's protocol without members, `classic` one of the classic protocol.
     """
     await session.send_case("empty", group_ids=[empty])
     await session.send_case("classic", group_ids=[classic])

@@ -19,8 +19,8 @@ FAST_SETTINGS = {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.m
 class GroupMember:
     """A librdkafka consumer that polls until `leave`.
 
-    `assigned` has its partitions' numbers, `revoked` counts revocations, `values` are the values
-    received, `error` is a fatal error, which ends it.
+    `assigned` has its partitions' numbers, `revoked` counts revoked and lost assignments, `values`
+    are the values received, and `error` is a fatal error, after which it stops.
     """
 
     def __init__(self, bootstrap: str, group: str, topic: str, **settings: object) -> None:
@@ -55,7 +55,7 @@ class GroupMember:
         self.assigned = frozenset()
 
     def leave(self) -> None:
-        """Commits and leaves the group; a static member only disconnects."""
+        """Commits and closes the consumer, which leaves the group unless it is a static member."""
         self._leaving.set()
         self._thread.join(20)
         assert not self._thread.is_alive(), "the member did not end"
@@ -63,11 +63,11 @@ class GroupMember:
 
 @contextmanager
 def run_members(
-    bootstrap: str, group: str, topic: str, each: Sequence[dict[str, object]]
+    bootstrap: str, group: str, topic: str, member_settings: Sequence[dict[str, object]]
 ) -> Iterator[list[GroupMember]]:
     with ExitStack() as stack:
         made = []
-        for settings in each:
+        for settings in member_settings:
             made.append(GroupMember(bootstrap, group, topic, **settings))
             stack.callback(made[-1].leave)
         yield made
@@ -80,7 +80,9 @@ def wait_until_balanced(members: Sequence[GroupMember], partitions: int) -> None
     def is_balanced() -> bool:
         owned = [member.assigned for member in members]
         sizes = [len(part) for part in owned]
-        all_of_it = frozenset().union(*owned) == frozenset(range(partitions))
-        return all_of_it and sum(sizes) == partitions and max(sizes) - min(sizes) <= 1
+        is_complete = frozenset().union(*owned) == frozenset(range(partitions))
+        return is_complete and sum(sizes) == partitions and max(sizes) - min(sizes) <= 1
 
-    eventually(is_balanced, message=lambda: f"balanced: {[sorted(member.assigned) for member in members]}")
+    eventually(
+        is_balanced, message=lambda: f"balanced assignment, not {[sorted(member.assigned) for member in members]}"
+    )

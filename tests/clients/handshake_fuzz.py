@@ -37,28 +37,28 @@ class HandshakeResults:
 
 
 async def try_handshakes(host: str, port: int, seconds: float, seed: int, at_least: int) -> HandshakeResults:
-    """Tries handshakes for `seconds`, and until there were `at_least`. None has a right
+    """Tries handshakes for `seconds`, and longer until `at_least` were tried. None has the right
     password.
     """
-    tried, loop = HandshakeResults(), asyncio.get_running_loop()
+    results, loop = HandshakeResults(), asyncio.get_running_loop()
     end_s = loop.time() + seconds
 
     async def run(number: int) -> None:
         random = Random(f"{seed} {number}")
-        while loop.time() < end_s or tried.count < at_least:
+        while loop.time() < end_s or results.count < at_least:
             state = random.getstate()
             try:
                 async with asyncio.timeout(ANSWERS_WITHIN_S):
                     how = await try_handshake(host, port, random)
             except TimeoutError:
-                tried.hung.append(f"worker {number}, {hash(state)}")
+                results.hung.append(f"worker {number}, {hash(state)}")
                 how = "hung"
             if how == "served":
-                tried.served.append(f"worker {number}, {hash(state)}")
-            tried.ended[how] += 1
+                results.served.append(f"worker {number}, {hash(state)}")
+            results.ended[how] += 1
 
     await asyncio.gather(*(run(number) for number in range(AT_ONCE)))
-    return tried
+    return results
 
 
 async def try_handshake(host: str, port: int, random: Random) -> str:

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 from tests.clients.sample_messages import Message
 
 WITHIN_S = 30.0
-UNUSED_GROUP = "unused"  # of consumers that are assigned their partitions
+UNUSED_GROUP = "unused"  # group id of consumers that assign partitions to themselves
 
 
 def admin_client(bootstrap: str) -> AdminClient:
@@ -82,7 +82,7 @@ def produce_with(producer: ck.Producer, topic: str, records: Iterable[Message], 
 
 
 def produce_one(settings: Mapping[str, Any], topic: str) -> ck.KafkaError | None:
-    """Produces one record, `one`, with these settings. Returns the error of its delivery."""
+    """Produces one record, `one`, with these settings. Returns its delivery error, or None."""
     errors: list[ck.KafkaError | None] = []
     producer = ck.Producer({**settings, "message.timeout.ms": 10_000, "logger": None, "log_level": 0})
     producer.produce(topic, b"one", on_delivery=lambda error, _: errors.append(error))
@@ -120,10 +120,10 @@ def consume(
     with open_consumer(bootstrap, enable_partition_eof=True, **quick | settings) as reader:
         reader.list_topics(topic, timeout=WITHIN_S)  # otherwise the first metadata retry takes half a second
         reader.assign([ck.TopicPartition(topic, partition, offset)])
-        return list(_read_to_end(reader, count))
+        return list(_read_records(reader, count))
 
 
-def _read_to_end(reader: ck.Consumer, count: int | None) -> Iterator[ck.Message]:
+def _read_records(reader: ck.Consumer, count: int | None) -> Iterator[ck.Message]:
     deadline = time.monotonic() + WITHIN_S
     seen = 0
     while count is None or seen < count:
@@ -163,7 +163,7 @@ def numbered_messages(start: int, stop: int) -> list[Message]:
 
 
 def to_librdkafka_names(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings with `.` in place of `_` in their names; names of callbacks keep it."""
+    """Settings with `.` in place of `_` in their names, except in those of callbacks."""
     return {key if key.endswith("_cb") else key.replace("_", "."): value for key, value in settings.items()}
 
 

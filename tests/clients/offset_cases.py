@@ -19,9 +19,9 @@ from tests.clients.topic_cases import UNKNOWN_ID
 
 async def offset_commit(session: ApiSession) -> None:
     await wait_for_coordinators(session)
-    there = await session.create_topic("there", 2, [encode_values(b"0")])
+    topic = await session.create_topic("there", 2, [encode_values(b"0")])
     simple = session.unique_name("simple")
-    without = {"generation_id": -1, "generation_id_or_member_epoch": -1, "member_id": ""}
+    no_member = {"generation_id": -1, "generation_id_or_member_epoch": -1, "member_id": ""}
 
     def commits(name: str, *partitions: int, metadata: str | None = "m") -> list[dict[str, Any]]:
         wanted = [
@@ -34,97 +34,99 @@ async def offset_commit(session: ApiSession) -> None:
         epoch = {"generation_id_or_member_epoch": member.get("generation_id", -1), "retention_time": -1}
         await session.send_case(case, **{**member, **epoch, **more, "group_id": group, "topics": topics})
 
-    await ask("without a member", simple, without, commits(there, 0, 1))
-    await ask("null metadata", simple, without, commits(there, 0, metadata=None))
-    await ask("metadata too long", simple, without, commits(there, 0, metadata="x" * 4097))
-    await ask("an unknown topic", simple, without, commits(session.unique_name("unknown"), 0))
-    await ask("an unknown partition", simple, without, commits(there, 0, 9))
-    await ask("no topics", simple, without, [])
-    await ask("a group without a name", "", without, commits(there, 0))
+    await ask("without a member", simple, no_member, commits(topic, 0, 1))
+    await ask("null metadata", simple, no_member, commits(topic, 0, metadata=None))
+    await ask("metadata too long", simple, no_member, commits(topic, 0, metadata="x" * 4097))
+    await ask("an unknown topic", simple, no_member, commits(session.unique_name("unknown"), 0))
+    await ask("an unknown partition", simple, no_member, commits(topic, 0, 9))
+    await ask("no topics", simple, no_member, [])
+    await ask("a group without a name", "", no_member, commits(topic, 0))
     await ask(
         "a generation of an unknown group",
         session.unique_name("none"),
         {"generation_id": 1, "member_id": UNKNOWN_MEMBER},
-        commits(there, 0),
+        commits(topic, 0),
     )
     await ask(
         "a member of an unknown group",
         session.unique_name("none"),
         {"generation_id": -1, "member_id": UNKNOWN_MEMBER},
-        commits(there, 0),
+        commits(topic, 0),
     )
     group = session.unique_name("group")
     mine = member_fields(group, await create_stable_group(session, group))
-    await ask("a member", group, mine, commits(there, 0))
-    await ask("without a member, in a group with members", group, without, commits(there, 0))
-    await ask("an old generation", group, {**mine, "generation_id": 0}, commits(there, 0))
-    await ask("an unknown member", group, {**mine, "member_id": UNKNOWN_MEMBER}, commits(there, 0))
+    await ask("a member", group, mine, commits(topic, 0))
+    await ask("without a member, in a group with members", group, no_member, commits(topic, 0))
+    await ask("an old generation", group, {**mine, "generation_id": 0}, commits(topic, 0))
+    await ask("an unknown member", group, {**mine, "member_id": UNKNOWN_MEMBER}, commits(topic, 0))
     waiting = session.unique_name("waiting")
-    await ask("before the assignment", waiting, member_fields(waiting, await join(session, waiting)), commits(there, 0))
+    await ask("before the assignment", waiting, member_fields(waiting, await join(session, waiting)), commits(topic, 0))
     moving = session.unique_name("rebalancing")
-    member, waits = await start_rebalance(session, moving)
-    await ask("in a rebalance", moving, member_fields(moving, member), commits(there, 0))
-    waits.cancel()
+    member, pending_join = await start_rebalance(session, moving)
+    await ask("in a rebalance", moving, member_fields(moving, member), commits(topic, 0))
+    pending_join.cancel()
     left = session.unique_name("empty")
     await create_empty_group(session, left)
-    await ask("without a member, of an empty group", left, without, commits(there, 0))
-    await ask("an old member of an empty group", left, mine, commits(there, 0))
+    await ask("without a member, of an empty group", left, no_member, commits(topic, 0))
+    await ask("an old member of an empty group", left, mine, commits(topic, 0))
     if session.version >= 7:
         fixed = session.unique_name("static")
         static = member_fields(fixed, await create_stable_group(session, fixed, "one"))
-        await ask("an instance", fixed, static, commits(there, 0), group_instance_id="one")
-        await ask("an unknown instance", fixed, static, commits(there, 0), group_instance_id="two")
+        await ask("an instance", fixed, static, commits(topic, 0), group_instance_id="one")
+        await ask("an unknown instance", fixed, static, commits(topic, 0), group_instance_id="two")
         await ask(
             "an instance with another id",
             fixed,
             {**static, "member_id": UNKNOWN_MEMBER},
-            commits(there, 0),
+            commits(topic, 0),
             group_instance_id="one",
         )
 
 
 async def commit_offset(session: ApiSession) -> tuple[str, str]:
-    """A topic, and a group with a committed offset of its first partition."""
+    """Creates a topic, and a group with a committed offset of its first partition. Returns both
+    names.
+    """
     await wait_for_coordinators(session)
-    there = await session.create_topic("there", 2, [encode_values(b"0")])
+    topic = await session.create_topic("there", 2, [encode_values(b"0")])
     group = session.unique_name("group")
     committed = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
     # OffsetCommit up to version 9 takes topic names, later versions ids.
-    topics = [{"name": there, "topic_id": session.ids[there], "partitions": [committed]}]
+    topics = [{"name": topic, "topic_id": session.ids[topic], "partitions": [committed]}]
     await session.send("offset_commit", group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
-    return there, group
+    return topic, group
 
 
 async def offset_fetch(session: ApiSession) -> None:
-    there, group = await commit_offset(session)
+    topic, group = await commit_offset(session)
 
-    def wanted(name: str, *partitions: int) -> dict[str, Any]:
+    def topic_fields(name: str, *partitions: int) -> dict[str, Any]:
         return {"name": name, "topic_id": session.ids.get(name, UNKNOWN_ID), "partition_indexes": partitions}
 
-    async def ask(case: str, name: str, *topics: dict[str, Any], everything: bool = False, **more: Any) -> None:
-        asked = None if everything else topics
-        groups = [{"group_id": name, "topics": asked, **more}]
-        await session.send_case(case, group_id=name, topics=asked, groups=groups)
+    async def ask(case: str, name: str, *topics: dict[str, Any], all_topics: bool = False, **more: Any) -> None:
+        requested = None if all_topics else topics
+        groups = [{"group_id": name, "topics": requested, **more}]
+        await session.send_case(case, group_id=name, topics=requested, groups=groups)
 
-    await ask("two partitions", group, wanted(there, 0, 1))
-    await ask("an unknown partition", group, wanted(there, 9))
-    await ask("an unknown topic", group, wanted(session.unique_name("unknown"), 0))
+    await ask("two partitions", group, topic_fields(topic, 0, 1))
+    await ask("an unknown partition", group, topic_fields(topic, 9))
+    await ask("an unknown topic", group, topic_fields(session.unique_name("unknown"), 0))
     await ask("no topics", group)
-    await ask("an unknown group", session.unique_name("none"), wanted(there, 0))
-    await ask("a group without a name", "", wanted(there, 0))
+    await ask("an unknown group", session.unique_name("none"), topic_fields(topic, 0))
+    await ask("a group without a name", "", topic_fields(topic, 0))
     if session.version >= 2:
-        await ask("everything", group, everything=True)
-        await ask("everything of an unknown group", session.unique_name("none"), everything=True)
+        await ask("everything", group, all_topics=True)
+        await ask("everything of an unknown group", session.unique_name("none"), all_topics=True)
     if session.version >= 8:
-        both = [{"group_id": name, "topics": [wanted(there, 0)]} for name in (group, session.unique_name("none"))]
+        both = [{"group_id": name, "topics": [topic_fields(topic, 0)]} for name in (group, session.unique_name("none"))]
         await session.send_case("two groups", groups=both)
         await session.send_case("no groups", groups=())
     if session.version >= 9:
-        await ask("with a member of a classic group", group, wanted(there, 0), member_id="me", member_epoch=1)
+        await ask("with a member of a classic group", group, topic_fields(topic, 0), member_id="me", member_epoch=1)
         await ask(
             "with a member of an unknown group",
             session.unique_name("none"),
-            wanted(there, 0),
+            topic_fields(topic, 0),
             member_id="me",
             member_epoch=1,
         )

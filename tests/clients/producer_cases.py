@@ -1,4 +1,6 @@
-"""Requests of producers: Produce, producer ids. Each function is named after an API."""
+"""Requests of producers: Produce, producer ids. Each function of `PRODUCER_CASES` is named after an
+API.
+"""
 
 import struct
 import time
@@ -18,75 +20,75 @@ FAR_FUTURE_MS = 4_000_000_000_000
 
 
 async def produce(session: ApiSession) -> None:
-    there = await session.create_topic("there", 2)
+    main_topic = await session.create_topic("there", 2)
 
     def fields(name: str, *written: tuple[int, bytes | None], acks: int = -1, **more: Any) -> dict[str, Any]:
         partitions = [{"index": index, "records": records} for index, records in written]
-        known = session.ids.get(name, UNKNOWN_ID)
-        topic = {"name": name, "topic_id": known, "partition_data": partitions}
+        topic_id = session.ids.get(name, UNKNOWN_ID)
+        topic = {"name": name, "topic_id": topic_id, "partition_data": partitions}
         return {"acks": acks, "timeout": 10_000, "topic_data": [topic], **more}
 
     async def ask(case: str, name: str, *written: tuple[int, bytes | None], **more: Any) -> None:
         await session.send_case(case, **fields(name, *written, **more))
 
     async def new_topic() -> str:
-        """A topic for one case in which Ottla differs on purpose, so that later cases have equal
-        offsets.
+        """Creates a topic for a case in which Ottla differs on purpose, so that later cases have
+        equal offsets.
         """
         return await session.create_topic(f"odd-{len(session.ids)}")
 
     good = encode_values(b"a", b"b")
-    await ask("two records", there, (0, good))
-    await ask("acks=1", there, (0, good), acks=1)
-    await session.send_case_without_response("acks=0", **fields(there, (0, good), acks=0))
-    await ask("two partitions", there, (0, good), (1, good))
-    await ask("acks=2", there, (0, good), acks=2)
-    await ask("acks=-2", there, (0, good), acks=-2)
-    await ask("acks=2 of two batches", there, (0, good + good), acks=2)
+    await ask("two records", main_topic, (0, good))
+    await ask("acks=1", main_topic, (0, good), acks=1)
+    await session.send_case_without_response("acks=0", **fields(main_topic, (0, good), acks=0))
+    await ask("two partitions", main_topic, (0, good), (1, good))
+    await ask("acks=2", main_topic, (0, good), acks=2)
+    await ask("acks=-2", main_topic, (0, good), acks=-2)
+    await ask("acks=2 of two batches", main_topic, (0, good + good), acks=2)
     await ask("acks=2 to an unknown topic", session.unique_name("unknown"), (0, good), acks=2)
     await ask("an unknown topic", session.unique_name("unknown"), (0, good))
     await session.send_case_without_response(
         "acks=0 to an unknown topic", **fields(session.unique_name("unknown"), (0, good), acks=0)
     )
-    await ask("an unknown partition", there, (9, good), (0, good))
-    await ask("a negative partition", there, (-1, good))
+    await ask("an unknown partition", main_topic, (9, good), (0, good))
+    await ask("a negative partition", main_topic, (-1, good))
     # Not tested: null records. Kafka fails to write the response, and the connection hangs.
-    await ask("no bytes", there, (0, b""))
+    await ask("no bytes", main_topic, (0, b""))
     await session.send_case("no topic", acks=-1, timeout=10_000, topic_data=())
     await session.send_case_without_response(
-        "acks=0 of what is corrupt", **fields(there, (0, good[:-1] + b"!"), acks=0)
+        "acks=0 of what is corrupt", **fields(main_topic, (0, good[:-1] + b"!"), acks=0)
     )
-    await ask("corrupt bytes", there, (0, good[:-1] + b"!"))
-    await ask("a wrong CRC", there, (0, good[:CRC_AT] + b"\0\0\0\0" + good[CRC_AT + 4 :]))
-    await ask("cut short", there, (0, good[:-5]))
+    await ask("corrupt bytes", main_topic, (0, good[:-1] + b"!"))
+    await ask("a wrong CRC", main_topic, (0, good[:CRC_AT] + b"\0\0\0\0" + good[CRC_AT + 4 :]))
+    await ask("cut short", main_topic, (0, good[:-5]))
     await ask("bytes behind", await new_topic(), (0, good + b"\0\0\0"))
-    await ask("two batches", there, (0, good + good))
-    await ask("magic 1", there, (0, good[:MAGIC_AT] + b"\1" + good[MAGIC_AT + 1 :]))
+    await ask("two batches", main_topic, (0, good + good))
+    await ask("magic 1", main_topic, (0, good[:MAGIC_AT] + b"\1" + good[MAGIC_AT + 1 :]))
     zstd = encode_values(b"a" * 99, compression=Compression.zstd)
-    await ask("magic 1 and zstd", there, (0, zstd[:MAGIC_AT] + b"\1" + zstd[MAGIC_AT + 1 :]))
-    await ask("magic 3", there, (0, good[:MAGIC_AT] + b"\3" + good[MAGIC_AT + 1 :]))
-    await ask("magic 0, whole", there, (0, encode_old_message(0)))
-    await ask("magic 1, whole", there, (0, encode_old_message(1)))
-    await ask("base offset 7", there, (0, encode_values(b"a", base_offset=7)))
-    await ask("another leader's epoch", there, (0, encode_values(b"a", leader_epoch=9)))
-    await ask("a control batch", there, (0, encode_values(b"a", control=True)))
+    await ask("magic 1 and zstd", main_topic, (0, zstd[:MAGIC_AT] + b"\1" + zstd[MAGIC_AT + 1 :]))
+    await ask("magic 3", main_topic, (0, good[:MAGIC_AT] + b"\3" + good[MAGIC_AT + 1 :]))
+    await ask("magic 0, whole", main_topic, (0, encode_old_message(0)))
+    await ask("magic 1, whole", main_topic, (0, encode_old_message(1)))
+    await ask("base offset 7", main_topic, (0, encode_values(b"a", base_offset=7)))
+    await ask("another leader's epoch", main_topic, (0, encode_values(b"a", leader_epoch=9)))
+    await ask("a control batch", main_topic, (0, encode_values(b"a", control=True)))
     await ask(
         "transactional, with no transaction",
-        there,
+        main_topic,
         (0, encode_values(b"a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)),
     )
     await ask("LogAppendTime from a client", await new_topic(), (0, encode_values(b"a", log_append_time_ms=START_MS)))
-    await ask("too far in the future", there, (0, encode_values(b"a", at_ms=FAR_FUTURE_MS)))
-    await ask("a negative time", there, (0, encode_values(b"a", at_ms=-5)))
-    await ask("no time", there, (0, encode_values(b"a", at_ms=-1)))
-    await ask("gzip", there, (0, encode_values(b"a" * 99, compression=Compression.gzip)))
-    await ask("zstd", there, (0, encode_values(b"a" * 99, compression=Compression.zstd)))
+    await ask("too far in the future", main_topic, (0, encode_values(b"a", at_ms=FAR_FUTURE_MS)))
+    await ask("a negative time", main_topic, (0, encode_values(b"a", at_ms=-5)))
+    await ask("no time", main_topic, (0, encode_values(b"a", at_ms=-1)))
+    await ask("gzip", main_topic, (0, encode_values(b"a" * 99, compression=Compression.gzip)))
+    await ask("zstd", main_topic, (0, encode_values(b"a" * 99, compression=Compression.zstd)))
     await ask("an unknown codec", await new_topic(), (0, set_attributes(good, 5)))
     await ask("records behind the count", await new_topic(), (0, set_record_count(good, 1)))
     await ask("fewer records than the count", await new_topic(), (0, set_record_count(good, 3)))
-    await ask("no records in a batch", there, (0, set_record_count(good, 0)))
-    await ask("a negative count", there, (0, set_record_count(good, -1)))
-    await ask("a transactional id", there, (0, good), transactional_id=session.unique_name("tx"))
+    await ask("no records in a batch", main_topic, (0, set_record_count(good, 0)))
+    await ask("a negative count", main_topic, (0, set_record_count(good, -1)))
+    await ask("a transactional id", main_topic, (0, good), transactional_id=session.unique_name("tx"))
     unbegun = encode_values(b"a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     await ask(
         "a transaction that was not begun", await new_topic(), (0, unbegun), transactional_id=session.unique_name("tx")
@@ -110,7 +112,9 @@ async def produce(session: ApiSession) -> None:
         await ask(f"two of ten without key in a compacted topic, {codec.name}", compacted, (0, mixed))
     later = [*ten[:5], Record(FAR_FUTURE_MS, b"k", b"v"), *ten[5:]]
     await ask("without key and too far in the future", compacted, (0, encode_batch(later)))
-    await ask("one of five too far in the future", there, (0, encode_batch(later[4:9], compression=Compression.gzip)))
+    await ask(
+        "one of five too far in the future", main_topic, (0, encode_batch(later[4:9], compression=Compression.gzip))
+    )
     recent = await session.create_topic("recent", message_timestamp_before_max_ms=3_600_000)
     now_ms = time.time_ns() // 1_000_000
     aged = [Record(now_ms - hours * 3_600_000, b"k", b"v") for hours in (0, 2, 0, 3, -2)]
@@ -141,25 +145,27 @@ async def produce(session: ApiSession) -> None:
             topic_data=[{"topic_id": None, "partition_data": [{"index": 0, "records": good}]}],
         )
 
-    ours = await session.create_topic("sequences")
+    sequences = await session.create_topic("sequences")
 
-    async def numbered(case: str, first: int, epoch: int = 0, producer: int = 4000, count: int = 1) -> None:
+    async def send_numbered(case: str, first: int, epoch: int = 0, producer: int = 4000, count: int = 1) -> None:
         values = [b"n"] * count
         await ask(
-            case, ours, (0, encode_values(*values, producer_id=producer, producer_epoch=epoch, base_sequence=first))
+            case,
+            sequences,
+            (0, encode_values(*values, producer_id=producer, producer_epoch=epoch, base_sequence=first)),
         )
 
-    await numbered("an unknown producer's sequence 5", 5)
-    await numbered("an unknown producer's sequence 0", 0, producer=4001)
-    await numbered("again", 0, producer=4001)
-    await numbered("the next", 1, producer=4001, count=2)
-    await numbered("a gap", 9, producer=4001)
-    await numbered("part of what was", 1, producer=4001)
-    await numbered("a new epoch from 5", 5, epoch=1, producer=4001)
-    await numbered("a new epoch from 0", 0, epoch=1, producer=4001)
-    await numbered("the old epoch", 3, producer=4001)
-    await numbered("no sequence", -1, epoch=1, producer=4001)
-    await numbered("no epoch", 1, epoch=-1, producer=4001)
+    await send_numbered("an unknown producer's sequence 5", 5)
+    await send_numbered("an unknown producer's sequence 0", 0, producer=4001)
+    await send_numbered("again", 0, producer=4001)
+    await send_numbered("the next", 1, producer=4001, count=2)
+    await send_numbered("a gap", 9, producer=4001)
+    await send_numbered("part of what was", 1, producer=4001)
+    await send_numbered("a new epoch from 5", 5, epoch=1, producer=4001)
+    await send_numbered("a new epoch from 0", 0, epoch=1, producer=4001)
+    await send_numbered("the old epoch", 3, producer=4001)
+    await send_numbered("no sequence", -1, epoch=1, producer=4001)
+    await send_numbered("no epoch", 1, epoch=-1, producer=4001)
 
 
 def encode_old_message(magic: int) -> bytes:
@@ -219,17 +225,17 @@ async def init_producer_id(session: ApiSession) -> None:
 
 async def describe_producers(session: ApiSession) -> None:
     first = [encode_values(b"0", b"1", producer_id=4000, producer_epoch=2, base_sequence=0)]
-    there = await session.create_topic("there", 2, [encode_values(b"plain"), *first])
+    topic = await session.create_topic("there", 2, [encode_values(b"plain"), *first])
 
     async def ask(case: str, name: str, *partitions: int) -> None:
         await session.send_case(case, topics=[{"name": name, "partition_indexes": partitions}])
 
-    await ask("of a partition", there, 0)
-    await ask("of an empty one", there, 1)
-    await ask("of an unknown partition", there, 9)
+    await ask("of a partition", topic, 0)
+    await ask("of an empty one", topic, 1)
+    await ask("of an unknown partition", topic, 9)
     await ask("of an unknown topic", session.unique_name("unknown"), 0)
     await ask("of a bad name", "a bad name", 0)
-    await ask("of none", there)
+    await ask("of none", topic)
 
 
 PRODUCER_CASES = (produce, init_producer_id, describe_producers)

@@ -1,4 +1,4 @@
-"""Requests about client quotas. Each function is named after an API and runs in each version."""
+"""Requests about client quotas. Each function of `QUOTA_CASES` is named after an API."""
 
 from typing import Any
 

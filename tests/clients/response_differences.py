@@ -8,7 +8,9 @@ MISSING = "nothing"
 
 
 def find_differences(wanted: Json, got: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
-    """Each differing place: its path and both values. List entries are matched by name."""
+    """The path and both values of each difference; `MISSING` for a value that one side lacks. List
+    entries are matched by name.
+    """
     if isinstance(wanted, list) and isinstance(got, list):
         wanted, got = index_by_name(wanted), index_by_name(got)
     if isinstance(wanted, dict) and isinstance(got, dict):
@@ -21,8 +23,8 @@ def find_differences(wanted: Json, got: Json, path: str = "") -> Iterator[tuple[
 
 
 def index_by_name(entries: list[Json]) -> dict[str, Json]:
-    """Entries by their name, so that a missing one does not shift the rest; by index without a
-    name.
+    """Entries by their name, so that a missing one does not shift the rest. Those without a name
+    are by index.
     """
     found: dict[str, Json] = {}
     for at, entry in enumerate(entries):

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-START_MS = int(time.time() * 1000) - 3_600_000
+START_MS = int(time.time() * 1000) - 3_600_000  # an hour ago
 
 
 @dataclass(frozen=True)

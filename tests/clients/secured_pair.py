@@ -44,8 +44,8 @@ class SecuredBroker:
 def run_secured_pair(
     users: Iterable[str], kafka_settings: Mapping[str, Any] | None = None, kafka: str = KAFKA, **settings: Any
 ) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
-    """Runs both, and yields Apache Kafka first. `kafka` is its version; `kafka_settings` are for it
-    alone, `settings` for both.
+    """Runs both brokers, and yields Apache Kafka first. `kafka` is its version; `kafka_settings`
+    are for it alone, `settings` for both.
     """
     named = list(users)
     with (

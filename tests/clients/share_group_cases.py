@@ -53,7 +53,7 @@ async def leave(session: ApiSession, group: str, member: str = FIRST) -> None:
 
 
 async def set_group_configs(session: ApiSession, group: str, **configs: str) -> None:
-    """Returns when the group has these configs."""
+    """Sets configs of a group, and returns when it has them."""
     wanted = {name.replace("_", "."): value for name, value in configs.items()}
     changes = [{"name": name, "config_operation": 0, "value": value} for name, value in wanted.items()]
     resource = {"resource_type": GROUP, "resource_name": group}
@@ -129,7 +129,7 @@ async def share_group_describe(session: ApiSession) -> None:
 
 
 def describe_fields(group: str, *topics: tuple[str, list[int]]) -> dict[str, Any]:
-    """Without topics: all of the group."""
+    """Without topics, the request is about all topics of the group."""
     wanted = [{"topic_name": name, "partitions": partitions} for name, partitions in topics]
     return {"groups": [{"group_id": group, "topics": wanted or None}]}
 
@@ -166,7 +166,7 @@ async def describe_share_group_offsets(session: ApiSession) -> None:
     await session.send_case("all topics", **describe_fields(group))
     await session.send_case("one topic", **describe_fields(group, (topic, [0, 1])))
     await session.send_case("a partition without an offset", **describe_fields(group, (topic, [2])))
-    # Not tested: an unknown partition, of which Kafka never sends a response.
+    # Not tested: an unknown partition. Kafka never responds to a request about one.
     await session.send_case("no partition", **describe_fields(group, (topic, [])))
     await session.send_case("a topic that it has not read", **describe_fields(group, (other, [0])))
     await session.send_case("an unknown topic", **describe_fields(group, (missing, [0])))

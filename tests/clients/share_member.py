@@ -34,8 +34,9 @@ class DeliveredRecord:
 
 @dataclass
 class ShareMember:
-    """Member of `group`, which reads one topic. By node id of the broker: `session_epochs` of the
-    next request in its share session, `channels` and `addresses`. `leaders`: node ids by partition.
+    """Member of `group`, which reads one topic. `channels`, `addresses` and `session_epochs` (of
+    the next requests in share sessions) are by node id of the broker; −1 is the bootstrap address.
+    `assigned` has partitions by topic id, `leaders` node ids by partition.
     """
 
     group: str
@@ -55,8 +56,8 @@ class ShareMember:
         self.addresses.setdefault(-1, (host, int(port)))
 
     async def send(self, node: int, api: str, version: int, **fields: Any) -> Any:
-        """The response. Raises OSError when the broker has stopped. `node` −1: the bootstrap
-        address.
+        """Sends a request; returns the response. Raises OSError if the broker has stopped. `node`
+        −1 is the bootstrap address.
         """
         channel = self.channels.get(node)
         if channel is None or not channel.is_open:
@@ -74,7 +75,7 @@ class ShareMember:
             except OSError:
                 continue
         else:
-            raise ConnectionError("no broker answers")
+            raise ConnectionError("no broker responds")
         self.addresses |= {int(one.node_id): (one.host, int(one.port)) for one in found.brokers}
         [topic] = found.topics
         self.topic_id = topic.topic_id
@@ -85,7 +86,7 @@ class ShareMember:
         return int(found.coordinators[0].node_id)
 
     async def join(self) -> None:
-        """Returns when the member is assigned a partition."""
+        """Sends heartbeats until the member is assigned a partition."""
 
         async def is_assigned() -> bool:
             await self.find_brokers()
@@ -95,18 +96,21 @@ class ShareMember:
         await eventually_async(is_assigned)
 
     async def heartbeat(self, epoch: int | None = None) -> ErrorCode:
+        """Sends a heartbeat with `epoch`, by default the member's. Stores epoch and assignment of
+        the response.
+        """
         coordinator = await self.find_coordinator()
         if coordinator < 0:
             return ErrorCode.coordinator_not_available
         fields: dict[str, Any] = {"group_id": self.group, "member_id": self.id}
-        wanted = self.epoch if epoch is None else epoch
-        names = [self.topic] if wanted == 0 else None
+        sent_epoch = self.epoch if epoch is None else epoch
+        names = [self.topic] if sent_epoch == 0 else None
         found = await self.send(
             coordinator,
             "share_group_heartbeat",
             1,
             **fields,
-            member_epoch=wanted,
+            member_epoch=sent_epoch,
             subscribed_topic_names=names,
         )
         if found.error_code is ErrorCode.none:
@@ -178,7 +182,9 @@ class ShareMember:
         closes: bool = False,
         renews: bool = False,
     ) -> dict[int, ErrorCode]:
-        """The error of each partition, or of the request at −1."""
+        """Sends a ShareAcknowledge. Returns the error code of each partition, or of the request at
+        −1.
+        """
         epoch = -1 if closes else self.session_epochs[node]
         partitions = build_partitions([], acknowledged)
         found = await self.send(

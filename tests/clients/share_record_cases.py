@@ -2,7 +2,8 @@
 acknowledgements. Members need not have joined their group.
 
 Apache Kafka loads the state of a share-partition after the response to the first fetch, so cases
-begin when it is loaded. It does not return the error of a partition that is not in the session yet.
+begin when it is loaded. Kafka does not return the error of a partition that is not in the session
+yet.
 """
 
 from typing import Any, NamedTuple
@@ -69,8 +70,9 @@ def acknowledge_fields(
 
 
 async def create_partition(session: ApiSession, suffix: str, *batches: bytes, **configs: str) -> SharePartition:
-    """A topic with these batches, and a group that begins at its start and whose state is
-    loaded."""
+    """Creates a topic with these batches, and a group that begins at the topic's start and whose
+    state is loaded.
+    """
     topic = await session.create_topic(suffix)
     at = SharePartition(session.unique_name(f"shares of {suffix}"), session.ids[topic])
     await set_group_configs(session, at.group, share_auto_offset_reset="earliest", **configs)
@@ -167,8 +169,8 @@ async def share_fetch(session: ApiSession) -> None:
     await ask("closing fetches nothing", -1, member=SECOND)
     await send_sized_cases(session)
     await send_isolation_cases(session)
-    latest = await create_partition(session, "empty")
-    await session.send_case("an empty log", **fetch_fields(latest, 0))
+    empty = await create_partition(session, "empty")
+    await session.send_case("an empty log", **fetch_fields(empty, 0))
     classic = session.unique_name("classic")
     await create_stable_group(session, classic)
     await session.send_case("a classic group", **fetch_fields(at._replace(group=classic), 0, topics=[]))

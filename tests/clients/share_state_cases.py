@@ -83,8 +83,8 @@ async def read_share_group_state(session: ApiSession) -> None:
 
 
 async def send_read_cases(session: ApiSession, group: str, topic_id: UUID | None, *, former_leader: int) -> None:
-    """Requests for the state of partition 0, whose leader epoch is 2, and for states that are not
-    there.
+    """Requests for the state of partition 0, whose leader epoch is 2, and for states that do not
+    exist. `former_leader` is a leader epoch that is too old once epoch 3 has read the state.
     """
 
     async def ask(case: str, partition: int, leader: int, topic: UUID | None = topic_id, name: str = group) -> None:

@@ -20,7 +20,7 @@ from tests.clients.group_cases import (
 from tests.waiting import eventually_async
 
 FIRST, SECOND = "member-1", "member-2"
-KAFKA_COORDINATOR_LEARNS_WITHIN_S = 0.2  # of new topics; it has no response that would show it
+KAFKA_COORDINATOR_LEARNS_WITHIN_S = 0.2  # Kafka's coordinator learns of new topics; no response shows when
 UNCHANGED: dict[str, Any] = {
     "endpoint_information_epoch": 0,
     "instance_id": None,
@@ -78,11 +78,11 @@ async def wait_for_topics(session: ApiSession, *names: str) -> None:
     """Returns when the broker has created these internal topics."""
     wanted = [{"topic_id": None, "name": name} for name in names]
 
-    async def do_exist() -> bool:
-        seen = await session.send("metadata", topics=wanted, allow_auto_topic_creation=False)
-        return {topic.error_code for topic in seen.topics} == {ErrorCode.none}
+    async def are_created() -> bool:
+        metadata = await session.send("metadata", topics=wanted, allow_auto_topic_creation=False)
+        return {topic.error_code for topic in metadata.topics} == {ErrorCode.none}
 
-    await eventually_async(do_exist)
+    await eventually_async(are_created)
     await asyncio.sleep(KAFKA_COORDINATOR_LEARNS_WITHIN_S)
 
 
@@ -191,11 +191,11 @@ async def send_internal_topic_cases(session: ApiSession, topic: str, wider: str)
 async def streams_group_describe(session: ApiSession) -> None:
     await wait_for_coordinators(session)
     topic = await session.create_topic("described", partitions=2)
-    group, left, waits = (session.unique_name(each) for each in ("streams", "left", "waits"))
+    group, left, waiting = (session.unique_name(each) for each in ("streams", "left", "waits"))
     classic, changelog = session.unique_name("classic"), session.unique_name("changelog")
     part = subtopology("0", [topic], state_changelog_topics=[internal_topic(changelog)])
     await create_stable_group(session, classic)
-    await join(session, waits, [subtopology("0", [session.unique_name("missing")])])
+    await join(session, waiting, [subtopology("0", [session.unique_name("missing")])])
     await join(session, left, [subtopology("0", [topic])])
     await session.send("streams_group_heartbeat", **member_fields(left, -1))
     details: dict[str, Any] = {
@@ -204,14 +204,15 @@ async def streams_group_describe(session: ApiSession) -> None:
         "client_tags": [{"key": "zone", "value": "z"}],
     }
     await join(session, group, [part], **details)
-    await create_empty_group(session, session.unique_name("any"))  # Kafka describes what a later write has followed
+    # Kafka describes a state only once a later record follows it.
+    await create_empty_group(session, session.unique_name("any"))
     await session.send_case("without its internal topics", group_ids=[group])
     await wait_for_topics(session, changelog)
     await session.send("streams_group_heartbeat", **member_fields(group, 2, **owned_fields([])))
     for number in range(10):  # enough groups to reach all five partitions
         await create_empty_group(session, session.unique_name(f"any {number}"))
     await session.send_case("stable", group_ids=[group])
-    await session.send_case("not ready", group_ids=[waits])
+    await session.send_case("not ready", group_ids=[waiting])
     await describe_other_groups(session, left, classic)
 
 

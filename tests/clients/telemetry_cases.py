@@ -41,11 +41,11 @@ def add_telemetry_plugin(broker: BrokerProcess) -> None:
     broker.settings["metric.reporters"] = PLUGIN.stem
 
 
-async def subscribe(session: ApiSession, name: str, on: str, metrics: str, interval_ms: int) -> None:
-    """Subscribes to these metrics of the clients on connection `on`. Returns when the broker asks
+async def subscribe(session: ApiSession, name: str, connection: str, metrics: str, interval_ms: int) -> None:
+    """Subscribes to these metrics of the clients on `connection`. Returns when the broker asks
     such a client for them.
     """
-    configs = {"metrics": metrics, "interval.ms": str(interval_ms), "match": f"client_id=asking{on}"}
+    configs = {"metrics": metrics, "interval.ms": str(interval_ms), "match": f"client_id=asking{connection}"}
     resource = {
         "resource_type": CLIENT_METRICS_RESOURCE,
         "resource_name": session.unique_name(name),
@@ -54,7 +54,7 @@ async def subscribe(session: ApiSession, name: str, on: str, metrics: str, inter
     await session.send("incremental_alter_configs", resources=[resource], validate_only=False)
 
     async def is_subscribed() -> bool:
-        found = await session.send("get_telemetry_subscriptions", connection=on, client_instance_id=uuid4())
+        found = await session.send("get_telemetry_subscriptions", connection=connection, client_instance_id=uuid4())
         return set(metrics.split(",")) <= set(found.requested_metrics)
 
     await eventually_async(is_subscribed)
@@ -63,7 +63,8 @@ async def subscribe(session: ApiSession, name: str, on: str, metrics: str, inter
 async def get_telemetry_subscriptions(session: ApiSession) -> None:
     found = await session.send("get_telemetry_subscriptions", client_instance_id=NO_ID)
     assert found.client_instance_id not in (None, NO_ID, RESERVED_ID)
-    session.store("a new client", replace(found, subscription_id=i32(0)))  # which depends on its random id
+    # The subscription's id depends on the client's random one.
+    session.store("a new client", replace(found, subscription_id=i32(0)))
     known: dict[str, Any] = {"client_instance_id": UUID(int=0x7001)}
     await session.send_case("without a subscription", **known)
     await session.send_case("again at once", **known)

@@ -22,8 +22,8 @@ LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True)
 class SaslBroker:
-    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `sasl` one with
-    SCRAM.
+    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users. `sasl` is one
+    with SCRAM.
     """
 
     broker: BrokerProcess
@@ -82,8 +82,8 @@ def test_explain_names_the_rule_that_decides(secured: SaslBroker, name: str) -> 
     secured.ottla("acls", "add", "-p", "bea", "--deny", "all", "--topic", f"{name}.secret")
 
     def explain(topic: str, operation: str = "read") -> tuple[int, str]:
-        asked = ("--operation", operation, "--topic", topic, "--host", "10.0.0.1", "-o", "json")
-        done = secured.ottla("acls", "explain", "-p", "bea", *asked)
+        arguments = ("--operation", operation, "--topic", topic, "--host", "10.0.0.1", "-o", "json")
+        done = secured.ottla("acls", "explain", "-p", "bea", *arguments)
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)["reason"]
 
@@ -144,7 +144,7 @@ def test_password_changes_and_the_user_is_deleted(secured: SaslBroker, tmp_path:
     assert secured.ottla("users", "delete", "dan", "--yes").returncode == 3
 
 
-def test_bad_input_is_an_error_of_usage(secured: SaslBroker) -> None:
+def test_bad_input_is_a_usage_error(secured: SaslBroker) -> None:
     for arguments, expected in (
         (("acls", "add", "-p", "x", "--allow", "fly", "--topic", "t"), "allowed: All, Read, Write"),
         (("acls", "add", "-p", "x", "--allow", "read"), "name the resource of the rule"),
@@ -170,8 +170,8 @@ def test_commands_say_that_brokers_have_no_authorizer(broker: BrokerProcess) -> 
 
 
 def test_quotas_are_set_listed_and_removed(secured: SaslBroker) -> None:
-    def listed(*named: str) -> dict[str, float]:
-        rows = json.loads(secured.ottla("quotas", "list", *named, "-o", "json").stdout)
+    def list_quotas(*filters: str) -> dict[str, float]:
+        rows = json.loads(secured.ottla("quotas", "list", *filters, "-o", "json").stdout)
         return {f"{it['entity']}: {it['quota']}": it["value"] for it in rows}
 
     both = ("--user", "eve", "--client-id", "app")
@@ -179,14 +179,14 @@ def test_quotas_are_set_listed_and_removed(secured: SaslBroker) -> None:
     assert (done.returncode, done.stdout) == (0, "quotas of user eve altered\n"), done.stderr
     secured.ottla("quotas", "alter", "request_percentage=50", *both)
     secured.ottla("quotas", "alter", "producer_byte_rate=10", "--user", "<default>")
-    assert listed("--user", "eve") == {
+    assert list_quotas("--user", "eve") == {
         "client-id app, user eve: request_percentage": 50,
         "user eve: consumer_byte_rate": 2000,
         "user eve: producer_byte_rate": 1000,
     }
-    assert listed()["user <default>: producer_byte_rate"] == 10
+    assert list_quotas()["user <default>: producer_byte_rate"] == 10
     secured.ottla("quotas", "alter", "--unset", "consumer_byte_rate", "--user", "eve")
-    assert "user eve: consumer_byte_rate" not in listed()
+    assert "user eve: consumer_byte_rate" not in list_quotas()
     refused = secured.ottla("quotas", "alter", "no_such_rate=1", "--user", "eve")
     assert (refused.returncode, "no_such_rate" in refused.stderr) == (1, True), refused.stderr
     for arguments in (("x=1",), ("x=y", "--user", "eve"), ("x=1", "--ip", "10.0.0.1", "--user", "eve")):

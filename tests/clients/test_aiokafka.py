@@ -1,6 +1,4 @@
-"""aiokafka: the asyncio client, also with transactions. It sends version 0 of the requests for
-them.
-"""
+"""aiokafka, the asyncio client, also with transactions, whose requests it sends in version 0."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -52,17 +50,17 @@ async def produce(broker: BrokerProcess, topic: str, records: list[Message], **s
 async def consume(
     broker: BrokerProcess, topic: str, count: int, offset: int = 0, number: int = 0, **settings: object
 ) -> list[Message]:
-    """`number`: of the partition."""
+    """`count` records of partition `number` from `offset`."""
     partition = TopicPartition(topic, number)
     async with AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, **settings) as reader:
         reader.assign([partition])
         reader.seek(partition, offset)
-        taken = [await reader.getone() for _ in range(count)]
-    return [Message(r.key, r.value, r.timestamp, tuple(r.headers)) for r in taken]
+        received = [await reader.getone() for _ in range(count)]
+    return [Message(r.key, r.value, r.timestamp, tuple(r.headers)) for r in received]
 
 
-async def has_partitions(member: AIOKafkaConsumer, partitions: int) -> bool:
-    return len(member.assignment()) == partitions
+async def has_partitions(member: AIOKafkaConsumer, count: int) -> bool:
+    return len(member.assignment()) == count
 
 
 async def is_deleted(admin: AIOKafkaAdminClient, topic: str) -> bool:
@@ -71,7 +69,7 @@ async def is_deleted(admin: AIOKafkaAdminClient, topic: str) -> bool:
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_records_are_read_as_produced(broker: BrokerProcess, name: str, compression: str) -> None:
-    async def there_and_back() -> None:
+    async def produce_and_consume() -> None:
         await create(broker, name)
         kind = None if compression == "none" else compression
         idempotent = compression in ("none", "zstd")
@@ -82,11 +80,11 @@ def test_records_are_read_as_produced(broker: BrokerProcess, name: str, compress
         assert await consume(broker, name, 50) == messages()
         assert await consume(broker, name, 20, 30, isolation_level="read_committed") == messages()[30:]
 
-    run(there_and_back())
+    run(produce_and_consume())
 
 
 def test_offsets_are_found_by_time_and_one_out_of_range_is_an_error(broker: BrokerProcess, name: str) -> None:
-    async def look() -> None:
+    async def find_offsets() -> None:
         await create(broker, name)
         await produce(broker, name, [Message(None, b"%d" % i, START_MS + i * 1000) for i in range(30)])
         partition = TopicPartition(name, 0)
@@ -100,11 +98,11 @@ def test_offsets_are_found_by_time_and_one_out_of_range_is_an_error(broker: Brok
             with pytest.raises(OffsetOutOfRangeError):
                 await reader.getone()
 
-    run(look())
+    run(find_offsets())
 
 
 def test_group_shares_partitions_and_resumes_at_commits(broker: BrokerProcess, name: str) -> None:
-    async def together() -> None:
+    async def share_partitions() -> None:
         await create(broker, name, 4)
         settings = {
             "bootstrap_servers": broker.bootstrap,
@@ -133,7 +131,7 @@ def test_group_shares_partitions_and_resumes_at_commits(broker: BrokerProcess, n
             (described,) = await admin.describe_consumer_groups([name])
             assert described.to_object()["groups"][0]["state"] == "Empty"
 
-    run(together())
+    run(share_partitions())
 
 
 def test_admin_client_changes_and_deletes_a_topic(broker: BrokerProcess, name: str) -> None:

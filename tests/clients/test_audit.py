@@ -61,8 +61,8 @@ class AuditedBroker:
         return [line for line in lines if fields.items() <= line.items()]
 
     def wait_for(self, **fields: object) -> dict[str, Any]:
-        """The first event with these fields, of which there may be more: clients retry. Raises
-        AssertionError if there is none within WITHIN_S.
+        """Waits for an event with these fields, and returns the first; retries cause several.
+        Raises AssertionError if there is none within WITHIN_S.
         """
         eventually(lambda: self.events(**fields), within_s=WITHIN_S, message=lambda: f"{fields} in {self.events()}")
         return self.events(**fields)[0]
@@ -116,7 +116,7 @@ def test_topic_that_may_not_be_described_is_a_refusal_only_where_it_is_named(aud
     assert name not in AdminClient(login | {"client.id": lists_all}).list_topics(timeout=WITHIN_S).topics
     AdminClient(login | {"client.id": names_one}).list_topics(name, timeout=WITHIN_S)
     assert audited.wait_for(clientId=names_one, request="Metadata")["operation"] == "DESCRIBE"
-    assert audited.events(clientId=lists_all) == []  # events are written in their order
+    assert audited.events(clientId=lists_all) == []  # the event of an earlier request would be here by now
 
 
 def allow(audited: AuditedBroker, topic: str, operation: AclOperation) -> None:
@@ -126,32 +126,32 @@ def allow(audited: AuditedBroker, topic: str, operation: AclOperation) -> None:
 
 
 def test_changes_are_lines_too(audited: AuditedBroker, name: str) -> None:
-    def done(request: str, operation: str, kind: str, what: str) -> dict[str, Any]:
+    def wait_for_change(request: str, operation: str, kind: str, what: str) -> dict[str, Any]:
         resource = {"type": kind, "name": what}
         return audited.wait_for(request=request, operation=operation, resource=resource, result="done")
 
     rd.create_topic(audited.broker.bootstrap, name)
-    assert done("CreateTopics", "CREATE", "TOPIC", name)["principal"] == "User:ANONYMOUS"
+    assert wait_for_change("CreateTopics", "CREATE", "TOPIC", name)["principal"] == "User:ANONYMOUS"
     allow(audited, name, AclOperation.READ)
-    assert done("CreateAcls", "CREATE_ACL", "TOPIC", f"{name} for User:bob")["clientId"] == "the-admin"
+    assert wait_for_change("CreateAcls", "CREATE_ACL", "TOPIC", f"{name} for User:bob")["clientId"] == "the-admin"
     audited.admin.incremental_alter_configs([rd.config_change(name, "retention.ms", "777000")])
-    done("IncrementalAlterConfigs", "ALTER_CONFIGS", "TOPIC", name)
+    wait_for_change("IncrementalAlterConfigs", "ALTER_CONFIGS", "TOPIC", name)
     credential = UserScramCredentialUpsertion(name, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"secret")
     audited.admin.alter_user_scram_credentials([credential])[name].result(WITHIN_S)
-    done("AlterUserScramCredentials", "ALTER_CREDENTIALS", "USER", name)
+    wait_for_change("AlterUserScramCredentials", "ALTER_CREDENTIALS", "USER", name)
     run_java_tool(
         *("kafka.admin.ConfigCommand", "--bootstrap-server", audited.broker.bootstrap, "--alter"),
         *("--entity-type", "users", "--entity-name", name, "--add-config", "producer_byte_rate=1000000"),
     )
-    done("AlterClientQuotas", "ALTER_QUOTAS", "CLIENT_QUOTA", f"user {name}")
+    wait_for_change("AlterClientQuotas", "ALTER_QUOTAS", "CLIENT_QUOTA", f"user {name}")
     for change, level in (("downgrade", 1), ("upgrade", 2)):
         run_java_tool(
             *("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", audited.broker.bootstrap),
             *(change, "--feature", f"transaction.version={level}"),
         )
-        done("UpdateFeatures", "ALTER", "FEATURE", f"transaction.version to {level}")
+        wait_for_change("UpdateFeatures", "ALTER", "FEATURE", f"transaction.version to {level}")
     audited.admin.delete_topics([name])[name].result(WITHIN_S)
-    done("DeleteTopics", "DELETE", "TOPIC", name)
+    wait_for_change("DeleteTopics", "DELETE", "TOPIC", name)
     assert "secret" not in audited.file.read_text()
 
 
@@ -190,14 +190,14 @@ def test_changes_of_delegation_tokens_are_lines_with_the_tokens_id(audited: Audi
         return str(made.token_id), bytes(made.hmac)
 
     token_id, token_hmac = asyncio.run(send())
-    audited.wait_for(operation="CREATE_TOKEN", resource=token(f"{token_id} for User:bob"), result="done")
-    audited.wait_for(operation="EXPIRE_TOKEN", resource=token(""), result="DELEGATION_TOKEN_NOT_FOUND")
-    expired = audited.events(operation="EXPIRE_TOKEN", resource=token(token_id), result="done")
+    audited.wait_for(operation="CREATE_TOKEN", resource=token_resource(f"{token_id} for User:bob"), result="done")
+    audited.wait_for(operation="EXPIRE_TOKEN", resource=token_resource(""), result="DELEGATION_TOKEN_NOT_FOUND")
+    expired = audited.events(operation="EXPIRE_TOKEN", resource=token_resource(token_id), result="done")
     assert [it["principal"] for it in expired] == ["User:bob", "User:bob"]
     assert token_hmac.hex() not in audited.file.read_text()
 
 
-def token(name: str) -> dict[str, str]:
+def token_resource(name: str) -> dict[str, str]:
     return {"type": "DELEGATION_TOKEN", "name": name}
 
 

@@ -23,7 +23,7 @@ def setting(broker: BrokerProcess, topic: str, key: str) -> str | None:
 
 
 def refusal(broker: BrokerProcess, topic: str) -> int:
-    """The error code that a producer gets."""
+    """The error code that a producer to this topic gets."""
     with pytest.raises(ck.KafkaException) as refused:
         rd.produce(broker.bootstrap, topic, rd.numbered_messages(0, 1), message_timeout_ms=2000)
     code = refused.value.args[0].code()

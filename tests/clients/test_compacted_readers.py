@@ -1,5 +1,5 @@
-"""Every client reads a compacted log: offset gaps, and empty batches at the end of a segment or a
-producer's last batch.
+"""Every client reads a compacted log with gaps between offsets, and with empty batches at the end
+of a segment or in place of a producer's last batch.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ TOPIC = "compacted"
 
 @pytest.fixture(scope="module")
 def compacted(new_broker: NewBroker) -> Iterator[BrokerProcess]:
-    """A topic of about seven segments, of which compaction has left little more than the active
-    one.
+    """A broker with a topic of about seven segments, of which compaction has left little
+    more than the active one.
     """
     with new_broker(log_cleaner_backoff_ms=100, log_segment_delete_delay_ms=100) as broker:
         rd.create_topic(

@@ -1,5 +1,5 @@
-"""The same tests on a broker with compiled hot paths (docs/compiled.md): some here, more with `make
-compiled-tests`.
+"""Tests of other files on a broker with compiled hot paths (docs/compiled.md). `make
+compiled-tests` runs more of them.
 """
 
 import os

@@ -153,8 +153,8 @@ def test_offsets_are_listed_by_every_spec(broker: BrokerProcess, name: str) -> N
     partition = ck.TopicPartition(name, 0)
     client = rd.admin_client(broker.bootstrap)
 
-    def at(form: OffsetSpec) -> tuple[int, int]:
-        found = client.list_offsets({partition: form})[partition].result(WITHIN_S)
+    def at(spec: OffsetSpec) -> tuple[int, int]:
+        found = client.list_offsets({partition: spec})[partition].result(WITHIN_S)
         return found.offset, found.timestamp
 
     assert at(OffsetSpec.earliest()) == (0, -1)

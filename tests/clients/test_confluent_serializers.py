@@ -28,7 +28,7 @@ from tests.java_gateway import start_jvm
 JARS = os.environ.get("OTTLA_CONFLUENT_JARS", "")
 
 pytestmark = pytest.mark.skipif(
-    not JARS, reason="Confluent's serialisers are not on Maven Central: OTTLA_CONFLUENT_JARS names no folder of jars"
+    not JARS, reason="OTTLA_CONFLUENT_JARS names no folder of Confluent's jars, which are not on Maven Central"
 )
 
 USER = '{"type":"record","name":"User","namespace":"shop","fields":[{"name":"name","type":"string"}]}'
@@ -63,7 +63,7 @@ def configured(serializer: Any, registry: str, **settings: object) -> Any:
     return serializer
 
 
-def value_of(topic: str) -> SerializationContext:
+def value_context(topic: str) -> SerializationContext:
     return SerializationContext(topic, MessageField.VALUE)
 
 
@@ -80,9 +80,9 @@ def test_avro_records_of_java_and_python_are_read_by_the_other(
 ) -> None:
     serializer = configured(jvm.io.confluent.kafka.serializers.KafkaAvroSerializer(), registry)
     of_java = bytes(serializer.serialize(name, avro_record(jvm, USER, name="Ottla")))
-    of_python = AvroSerializer(client, USER)({"name": "Ottla"}, value_of(name))
+    of_python = AvroSerializer(client, USER)({"name": "Ottla"}, value_context(name))
     assert of_java == of_python
-    assert AvroDeserializer(client)(of_java, value_of(name)) == {"name": "Ottla"}
+    assert AvroDeserializer(client)(of_java, value_context(name)) == {"name": "Ottla"}
     deserializer = configured(jvm.io.confluent.kafka.serializers.KafkaAvroDeserializer(), registry)
     assert str(deserializer.deserialize(name, of_python).get("name")) == "Ottla"
 
@@ -90,16 +90,16 @@ def test_avro_records_of_java_and_python_are_read_by_the_other(
 def test_json_records_of_java_and_python_are_read_by_the_other(
     jvm: Any, registry: str, client: SchemaRegistryClient, name: str
 ) -> None:
-    room, tree = jvm.io.confluent.kafka, jvm.com.fasterxml.jackson.databind.ObjectMapper().readTree
-    serializer = configured(room.serializers.json.KafkaJsonSchemaSerializer(), registry)
-    record = room.schemaregistry.json.JsonSchemaUtils.envelope(tree(ITEM), tree('{"name":"rope","price":3}'))
+    confluent, tree = jvm.io.confluent.kafka, jvm.com.fasterxml.jackson.databind.ObjectMapper().readTree
+    serializer = configured(confluent.serializers.json.KafkaJsonSchemaSerializer(), registry)
+    record = confluent.schemaregistry.json.JsonSchemaUtils.envelope(tree(ITEM), tree('{"name":"rope","price":3}'))
     of_java = bytes(serializer.serialize(name, record))
-    of_python = JSONSerializer(ITEM, client)({"name": "rope", "price": 3}, value_of(name))
+    of_python = JSONSerializer(ITEM, client)({"name": "rope", "price": 3}, value_context(name))
     assert of_python is not None and of_java[:5] == of_python[:5]
     assert client.get_versions(f"{name}-value") == [1]
-    read = JSONDeserializer(None, schema_registry_client=client)(of_java, value_of(name))
+    read = JSONDeserializer(None, schema_registry_client=client)(of_java, value_context(name))
     assert read == {"name": "rope", "price": 3}
-    deserializer = configured(room.serializers.json.KafkaJsonSchemaDeserializer(), registry)
+    deserializer = configured(confluent.serializers.json.KafkaJsonSchemaDeserializer(), registry)
     found = deserializer.deserialize(name, of_python)
     assert (found["name"], found["price"]) == ("rope", 3)
 
@@ -107,28 +107,28 @@ def test_json_records_of_java_and_python_are_read_by_the_other(
 def test_protobuf_records_with_imports_of_java_and_python_are_read_by_the_other(
     jvm: Any, registry: str, client: SchemaRegistryClient, name: str
 ) -> None:
-    """Both register the imported file as a subject of its own. They print a schema differently;
-    normalized, it is one.
+    """Both register the imported file as a subject of its own. They print the same
+    schema differently, but normalized their texts are equal.
     """
-    room, format_ = jvm.io.confluent.kafka, jvm.com.google.protobuf.util.JsonFormat
-    imports = [room.schemaregistry.client.rest.entities.SchemaReference("place.proto", "place.proto", -1)]
-    schema = room.schemaregistry.protobuf.ProtobufSchema(SHIPMENT, imports, {"place.proto": PLACE}, None, None)
+    confluent, format_ = jvm.io.confluent.kafka, jvm.com.google.protobuf.util.JsonFormat
+    imports = [confluent.schemaregistry.client.rest.entities.SchemaReference("place.proto", "place.proto", -1)]
+    schema = confluent.schemaregistry.protobuf.ProtobufSchema(SHIPMENT, imports, {"place.proto": PLACE}, None, None)
     builder = schema.newMessageBuilder("shop.Shipment")
     format_.parser().merge('{"to":{"city":"Newark"},"items":["7","8"]}', builder)
     normalizes = {"normalize.schemas": True}
-    serializer = configured(room.serializers.protobuf.KafkaProtobufSerializer(), registry, **normalizes)
+    serializer = configured(confluent.serializers.protobuf.KafkaProtobufSerializer(), registry, **normalizes)
     of_java = bytes(serializer.serialize(name, builder.build()))
     assert client.get_latest_version(f"{name}-value").schema.references[0].name == "place.proto"
     wanted = Shipment(items=[7, 8], to={"city": "Newark"})
-    of_python = ProtobufSerializer(Shipment, client, NEWER_FORMAT | normalizes)(wanted, value_of(name))
+    of_python = ProtobufSerializer(Shipment, client, NEWER_FORMAT | normalizes)(wanted, value_context(name))
     assert of_python == of_java and client.get_versions(f"{name}-value") == [1]
-    assert ProtobufDeserializer(Shipment, NEWER_FORMAT, client)(of_java, value_of(name)) == wanted
-    deserializer = configured(room.serializers.protobuf.KafkaProtobufDeserializer(), registry)
+    assert ProtobufDeserializer(Shipment, NEWER_FORMAT, client)(of_java, value_context(name)) == wanted
+    deserializer = configured(confluent.serializers.protobuf.KafkaProtobufDeserializer(), registry)
     read = json.loads(format_.printer().print(deserializer.deserialize(name, of_python)))
     assert read == {"to": {"city": "Newark"}, "items": ["7", "8"]}
 
 
-def test_java_is_told_which_schema_is_incompatible(jvm: Any, registry: str, name: str) -> None:
+def test_error_in_java_says_why_a_schema_is_incompatible(jvm: Any, registry: str, name: str) -> None:
     serializer = configured(jvm.io.confluent.kafka.serializers.KafkaAvroSerializer(), registry)
     serializer.serialize(name, avro_record(jvm, USER, name="Ottla"))
     with pytest.raises(Py4JJavaError, match="READER_FIELD_MISSING_DEFAULT_VALUE"):

@@ -46,8 +46,8 @@ def run_worker(
     port = free_port()
     folder.mkdir()
     listening = {"listeners": f"http://127.0.0.1:{port}"}
-    started = write_properties(folder / "worker.properties", WORKER | listening | dict(settings))
-    command = java_command(classpath, f"org.apache.kafka.connect.cli.{mode}", str(started), *map(str, connectors))
+    properties = write_properties(folder / "worker.properties", WORKER | listening | dict(settings))
+    command = java_command(classpath, f"org.apache.kafka.connect.cli.{mode}", str(properties), *map(str, connectors))
     with (folder / "worker.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
@@ -71,8 +71,8 @@ def distributed_settings(broker: BrokerProcess, name: str) -> dict[str, str]:
 
 
 def rest(method: str, url: str, body: object = None) -> Any:
-    """The response's JSON; None while the worker rejects the request, rebalances, or does not know
-    the resource.
+    """The response's JSON; None while the worker does not respond, rebalances, or does not know the
+    resource.
     """
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
@@ -126,8 +126,8 @@ def test_distributed_workers_take_over_and_reset_offsets(
         one = first.enter_context(run_worker(connect_classpath, "ConnectDistributed", tmp_path / "one", settings))
         eventually(lambda: rest("GET", f"{one}/connectors") == [], within_s=STARTS_WITHIN_S)
         two = second.enter_context(run_worker(connect_classpath, "ConnectDistributed", tmp_path / "two", settings))
-        created = {"topic.creation.default.replication.factor": "1", "topic.creation.default.partitions": "2"}
-        eventually(lambda: create_connector(one, f"{name}-source", source_config(name, read, **created)))
+        topic_creation = {"topic.creation.default.replication.factor": "1", "topic.creation.default.partitions": "2"}
+        eventually(lambda: create_connector(one, f"{name}-source", source_config(name, read, **topic_creation)))
         admin = rd.admin_client(broker.bootstrap)
         # The sink's consumer would create the topic too, with other settings.
         eventually(lambda: name in admin.list_topics(timeout=20).topics, within_s=60)
@@ -138,11 +138,11 @@ def test_distributed_workers_take_over_and_reset_offsets(
         with read.open("a") as more:
             more.write("one more\n")
         eventually(lambda: "one more" in read_lines(written), within_s=60)
-        eventually(lambda: consumed(two, f"{name}-sink") == 101)
+        eventually(lambda: committed_count(two, f"{name}-sink") == 101)
         eventually(lambda: rest("PUT", f"{two}/connectors/{name}-sink/stop"))
         eventually(lambda: not rest("GET", f"{two}/connectors/{name}-sink/status")["tasks"])
         eventually(lambda: rest("DELETE", f"{two}/connectors/{name}-sink/offsets"))
-        assert consumed(two, f"{name}-sink") == 0
+        assert committed_count(two, f"{name}-sink") == 0
     topics = admin.list_topics(timeout=20).topics
     assert len(topics[name].partitions) == 2
     assert len(topics[f"{name}-offset"].partitions) == 25
@@ -161,7 +161,7 @@ def test_exactly_once_source_that_is_killed_repeats_no_line(
     }
     rd.create_topic(broker.bootstrap, name)
 
-    def copied() -> list[str]:
+    def read_copies() -> list[str]:
         found = rd.consume(broker.bootstrap, name, isolation_level="read_committed")
         return [(each.value() or b"").decode() for each in found]
 
@@ -169,26 +169,28 @@ def test_exactly_once_source_that_is_killed_repeats_no_line(
         eventually(lambda: rest("GET", f"{one}/connectors") == [], within_s=STARTS_WITHIN_S)
         required = {"exactly.once.support": "required", "transaction.boundary": "poll"}
         eventually(lambda: create_connector(one, f"{name}-source", source_config(name, read, **required)))
-        eventually(lambda: copied() == read_lines(read), within_s=STARTS_WITHIN_S)
+        eventually(lambda: read_copies() == read_lines(read), within_s=STARTS_WITHIN_S)
     with read.open("a") as more:
         more.write("one more\n")
     with run_worker(connect_classpath, "ConnectDistributed", tmp_path / "two", settings):
-        eventually(lambda: copied()[-1] == "one more", within_s=STARTS_WITHIN_S)
-    assert copied() == read_lines(read)
+        eventually(lambda: read_copies()[-1] == "one more", within_s=STARTS_WITHIN_S)
+    assert read_copies() == read_lines(read)
 
 
 def create_connector(address: str, connector: str, config: dict[str, str]) -> object:
     return rest("POST", f"{address}/connectors", {"name": connector, "config": config})
 
 
-def consumed(address: str, connector: str) -> int:
+def committed_count(address: str, connector: str) -> int:
     """The number of records that the sink has committed."""
     answer = rest("GET", f"{address}/connectors/{connector}/offsets")
     return sum(each["offset"]["kafka_offset"] for each in answer["offsets"]) if answer else 0
 
 
 def test_worker_and_mirror_maker_log_in(new_broker: NewBroker, tmp_path: Path) -> None:
-    """MirrorMaker 2 copies a topic and its access rules within one cluster, under its alias."""
+    """MirrorMaker 2 copies a topic and its access rules within one cluster. The copy has the
+    source's alias in its name.
+    """
     classpath = kafka_classpath(coordinates=(*CONNECT, *MIRROR_MAKER))
     login_port = free_port()
     with new_broker(start=False) as broker:

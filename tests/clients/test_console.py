@@ -9,7 +9,7 @@ from tests.clients.console_pages import PLOTS_ARE_DRAWN, RECORDS, run_consumer, 
 from tests.ottla_command import run_ottla
 
 TOPICS = {"payments.refunds": 3, "payments.new": 1, "shipments": 12, "stock.levels": 6, "stock.orders": 6}
-"""Partitions of the topics beside `orders`."""
+"""Numbers of partitions of the topics besides `orders`."""
 
 
 def test_overview_shows_health_brokers_disks_and_plots(tab: Page, console: BrokerProcess) -> None:
@@ -50,7 +50,7 @@ def test_topic_shows_partitions_with_offsets_and_sizes_and_its_configs(tab: Page
     assert sum(ends) == RECORDS
     assert all(row.locator("td").last.inner_text().endswith("KiB") for row in rows.all())
     figures = tab.locator("section", has=tab.get_by_role("heading", name="Growth")).locator(".figures")
-    # They were written just now, with timestamps of a little more than an hour ago.
+    # The records were written just now, with timestamps of a little more than an hour ago.
     expect(figures).to_contain_text("Records a second now0 Records a second an hour ago1.0 Records in the last hour0")
     first = tab.get_by_role("region", name="Configs").locator("tbody tr").first
     expect(first.locator("td").nth(0)).to_have_text("retention.ms")

@@ -20,7 +20,7 @@ from tests.ports import free_port
 
 @dataclass(frozen=True)
 class CertificateConsole:
-    """`bootstrap`: of the listener that requires a client's certificate."""
+    """`bootstrap`: address of the listener that requires a client's certificate."""
 
     url: str
     broker: BrokerProcess
@@ -30,8 +30,9 @@ class CertificateConsole:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CertificateConsole]:
-    """Topics `orders`, which CN=alice may describe as User:ALICE, and `payments`, which she may
-    not. CN=bob is the super user User:BOB. No rule maps the subjects of other certificates.
+    """A cluster with the topic `orders`, which CN=alice may describe as User:ALICE, and `payments`,
+    which she may not. CN=bob is the super user User:BOB. No rule maps the subjects of other
+    certificates.
     """
     authority = create_certificate_authority(tmp_path_factory.mktemp("tls") / "authority", ["127.0.0.1"], ["localhost"])
     http, port = free_port(), free_port()
@@ -93,10 +94,10 @@ def test_user_is_the_principal_of_the_certificate_and_the_session_is_bound_to_it
         names = tab.get_by_role("region", name="Topics").locator("tbody td:first-child").all_inner_texts()
         assert set(names) == topics_of_kafka_client(secured, certificate, key) == {"orders"}
         cookies = {cookie["name"]: cookie["value"]}
-        for others in (None, create_certificate_files(secured.authority, "bob")):
+        for other_certificate in (None, create_certificate_files(secured.authority, "bob")):
             answer = requests.get(
-                f"{secured.url}/topics", cookies=cookies, cert=others, verify=str(secured.authority.certificate),
-                allow_redirects=False, timeout=30,
+                f"{secured.url}/topics", cookies=cookies, cert=other_certificate,
+                verify=str(secured.authority.certificate), allow_redirects=False, timeout=30,
             )  # fmt: skip
             assert (answer.status_code, answer.headers["Location"]) == (303, "/login")
         tab.get_by_role("button", name="Log out").click()

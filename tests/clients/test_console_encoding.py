@@ -27,12 +27,12 @@ PARCEL = 'syntax = "proto3"; package post; message First { string a = 1; } messa
 
 @pytest.fixture(scope="module")
 def console() -> Iterator[BrokerProcess]:
-    with run_console(write="everyone") as it:
-        rd.create_topic(it.bootstrap, TOPIC)
-        register(it, f"{TOPIC}-value", SHIPMENT, SHIPMENT.replace("]}", f",{NOTE}]}}"))
-        register(it, f"{TOPIC}-key", KEY, kind="JSON")
-        register(it, "parcels", PARCEL, kind="PROTOBUF")
-        yield it
+    with run_console(write="everyone") as broker:
+        rd.create_topic(broker.bootstrap, TOPIC)
+        register(broker, f"{TOPIC}-value", SHIPMENT, SHIPMENT.replace("]}", f",{NOTE}]}}"))
+        register(broker, f"{TOPIC}-key", KEY, kind="JSON")
+        register(broker, "parcels", PARCEL, kind="PROTOBUF")
+        yield broker
 
 
 def read_all(console: BrokerProcess, count: int) -> list[ck.Message]:

@@ -14,8 +14,8 @@ from tests.clients.console_pages import NOTE, SHIPMENT, register, run_console, r
 
 @pytest.fixture(scope="module")
 def console() -> Iterator[BrokerProcess]:
-    with run_console(write="everyone") as it:
-        yield it
+    with run_console(write="everyone") as broker:
+        yield broker
 
 
 PAGES = (
@@ -86,7 +86,7 @@ UNREACHABLE_CONTROLS = f"""() => [...{CONTROLS}]
   .filter((one) => one.checkVisibility() && !one.disabled && one.tabIndex !== 0)
   .map((one) => one.outerHTML.slice(0, 80))"""
 
-# Texts whose contrast with the ground behind them is below WCAG 2.2's 4.5:1 (level AA).
+# Texts whose contrast with their background is below WCAG 2.2's 4.5:1 (level AA).
 LOW_CONTRASTS = """() => {
   const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
   const luminance = (colour) => colour.slice(0, 3)

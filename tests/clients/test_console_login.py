@@ -20,7 +20,7 @@ from tests.waiting import eventually
 WITHIN_MS = 60_000
 PASSWORD = "secret ä & <b>"
 LARGE = 40_000
-"""Records of 1 kB in the topic `large`: more than buffers between broker and reader hold."""
+"""Number of records of 1 kB in the topic `large`: more than buffers before the reader hold."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ class SecuredConsole:
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[SecuredConsole]:
-    """Topics `orders` and `large`, which alice may read, and `payments`, which she may not; bob is
-    a super user.
+    """A cluster with the topics `orders` and `large`, which alice may read, `described`, which she
+    may only describe, and `payments`, which she may not. carol may read `orders`. bob is a super
+    user.
     """
     http, login = free_port(), free_port()
     with run_ottla_broker(start=False) as broker:
@@ -75,7 +76,7 @@ def log_in(tab: Page, secured: SecuredConsole, name: str, password: str) -> None
 
 
 def session_cookies(tab: Page) -> dict[str, str]:
-    """The cookie of the session, for requests beside the browser."""
+    """The cookie of the session, for requests outside the browser."""
     (cookie,) = tab.context.cookies()
     return {cookie["name"]: cookie["value"]}
 

@@ -12,7 +12,7 @@ from tests.clients.console_pages import RECORDS, WITHIN_MS, assert_no_attack, se
 from tests.clients.hostile_values import HOSTILE
 from tests.clients.sample_messages import START_MS, Message
 
-MANY = 300_000  # ten batches and more in each partition
+MANY = 300_000  # at least ten batches in each partition
 BATCH = 10_000
 READERS = {
     "jsonl": "SELECT value.amount FROM read_json('{}', format = 'newline_delimited')",
@@ -21,7 +21,7 @@ READERS = {
 }
 
 
-def test_messages_are_browsed_by_place_and_shown_in_full(tab: Page, console: BrokerProcess) -> None:
+def test_messages_are_browsed_by_partition_and_offset_and_shown_in_full(tab: Page, console: BrokerProcess) -> None:
     tab.goto(f"{url_of(console)}/topics/orders/messages")
     rows = tab.get_by_role("region", name="Records").locator("tbody tr")
     expect(rows).to_have_count(50)
@@ -118,8 +118,8 @@ def test_hostile_values_are_shown_as_text(tab: Page, console: BrokerProcess) -> 
     for path in pages:
         tab.goto(f"{url_of(console)}/topics/hostile/messages{path}")
         if path.endswith("form=text"):
-            shown = 10 if "follow" in path else len(HOSTILE)
-            expect(tab.locator("#records > tr")).to_have_count(shown, timeout=WITHIN_MS)
+            row_count = 10 if "follow" in path else len(HOSTILE)
+            expect(tab.locator("#records > tr")).to_have_count(row_count, timeout=WITHIN_MS)
             texts = [
                 normalize_spaces(text) for text in tab.locator("#records > tr > td:nth-child(4)").all_inner_texts()
             ]

@@ -26,7 +26,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    """The mirror `west` of a source with the topics `orders` and `payments`."""
+    """A source with the topics `orders` and `payments`, and a broker that mirrors it as `west`."""
     with (
         run_ottla_broker(num_partitions=1) as source,
         run_ottla_broker(http_listener=f"127.0.0.1:{free_port()}", console_enable="true") as target,

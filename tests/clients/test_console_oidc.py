@@ -32,7 +32,9 @@ class OidcConsole:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OidcConsole]:
-    """Topics `orders`, which alice may describe, and `payments`, which she may not."""
+    """A cluster with the topics `orders`, which alice may describe, and `payments`, which she may
+    not.
+    """
     folder, http, login = tmp_path_factory.mktemp("oidc"), free_port(), free_port()
     url = f"http://localhost:{http}"
     (folder / "secret").write_text(CONSOLE[1])
@@ -72,7 +74,7 @@ def log_in(tab: Page, secured: OidcConsole, name: str) -> None:
 
 
 def start_login(secured: OidcConsole) -> tuple[dict[str, str], str]:
-    """The cookies of a login in progress, and its state."""
+    """Starts a login; returns its cookies and its `state`."""
     answer = requests.get(f"{secured.url}/login/oidc/start", allow_redirects=False, timeout=30)
     found = re.search(r"[?&]state=([^&]+)", answer.headers["Location"])
     assert found is not None
@@ -145,7 +147,7 @@ def test_forged_and_failed_login_callbacks_are_refused_with_a_reason_and_audited
 
 
 def test_provider_that_does_not_respond_is_named(secured: OidcConsole) -> None:
-    """In the middle of a login: when the user comes back."""
+    """It stops in the middle of a login, before the user comes back to the console."""
     cookies, state = start_login(secured)
     before = len(failed_logins(secured))
     secured.oidc.daemon.stop()

@@ -1,4 +1,4 @@
-"""The overview of three brokers under load in a real browser, and what would happen without one."""
+"""The overview of three brokers under load in a real browser, and a simulated departure of one."""
 
 import math
 from collections.abc import Iterator
@@ -18,16 +18,16 @@ from tests.ports import free_port
 from tests.waiting import eventually
 
 TALL = (1280, 1020)
-"""The plots are on the first screen."""
+"""Size of a window that shows the plots without scrolling."""
 TOPIC, PARTITIONS = "payments", 6
 SAMPLES = 14 if PICTURES_WANTED else 2
-"""Every 10 seconds after the first one."""
+"""Number of samples to wait for; after the first there is one every 10 seconds."""
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ProcessCluster]:
-    """Under a load whose bytes rise and fall. It starts before the browser, whose API has the main
-    thread's event loop.
+    """A cluster under a load whose bytes rise and fall. It starts before the browser, whose API has
+    the main thread's event loop.
     """
     with ExitStack() as stack:
         made = stack.enter_context(run_cluster("ottla", 3, start=False, console_enable="true"))
@@ -76,7 +76,7 @@ def test_overview_shows_what_clients_do_and_how_long_it_takes(cluster: ProcessCl
 
 
 def assert_quorum_is_shown(tab: Page, cluster: ProcessCluster) -> None:
-    """The cluster page shows every voter and the leader, which it requests as /cluster/quorum."""
+    """The cluster page requests /cluster/quorum, and shows every voter and the leader."""
     with tab.expect_response("**/cluster/quorum") as part:
         tab.get_by_role("link", name="Cluster").click()
     assert part.value.status == 200

@@ -1,4 +1,4 @@
-"""The pages of pipelines in a real browser, on a broker that has reports of some."""
+"""The pages of pipelines in a real browser, on a broker with reports of two."""
 
 import asyncio
 from collections.abc import Iterator
@@ -76,14 +76,14 @@ def test_hostile_reports_are_shown_as_text(tab: Page, console: BrokerProcess) ->
         report(console, broken=PipelineReport(text, text, text, group=text, spark_ui=text, views=views))
         for path in ("/pipelines", "/pipeline?name=broken"):
             tab.goto(url_of(console) + path)
-            assert_no_attack_but_the_graph(tab)
+            assert_no_attack_besides_the_graph(tab)
     report(console, broken=PipelineReport("Running", spark_ui="javascript:attacked()"))
     tab.goto(f"{url_of(console)}/pipeline?name=broken")
     expect(tab.get_by_role("main")).to_contain_text("Spark’s UI is off")
 
 
-def assert_no_attack_but_the_graph(tab: Page) -> None:
-    """The graph is an image that the page has on purpose; what is in it may not be one."""
+def assert_no_attack_besides_the_graph(tab: Page) -> None:
+    """The page has the graph, an svg element, on purpose; no image or script may be in it."""
     assert tab.locator("main svg svg, main svg script, main svg image, main svg foreignObject").count() == 0
     tab.evaluate("document.querySelectorAll('main svg.graph').forEach((one) => one.remove())")
     assert_no_attack(tab)

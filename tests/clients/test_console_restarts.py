@@ -21,18 +21,18 @@ from tests.ports import free_port
 TOPIC, WITHOUT_COPIES = "replicated", "without-copies"
 MEBIBYTES = 24
 THROTTLE = str(2 << 20)
-"""Bytes per second of replication: 12 seconds until the replica is in sync."""
+"""Replicated bytes per second: the replicas of a broker are in sync after 12 seconds."""
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ProcessCluster]:
-    with run_cluster("ottla", 3, start=False, console_enable="true") as it:
-        for broker in it.brokers.values():
+    with run_cluster("ottla", 3, start=False, console_enable="true") as running:
+        for broker in running.brokers.values():
             broker.settings["http.listener"] = f"127.0.0.1:{free_port()}"
-        it.start()
-        create_topics(it)
-        throttle(it, THROTTLE)
-        yield it
+        running.start()
+        create_topics(running)
+        throttle(running, THROTTLE)
+        yield running
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def test_subject_shows_its_schema_and_changes_and_checks_another(tab: Page, cons
     register(console, "shipments-value", SHIPMENT, SHIPMENT.replace("]}", f",{NOTE}]}}"))
     tab.get_by_role("link", name="Schemas").click()
     tab.get_by_role("searchbox", name="Search").press_sequentially("shipm")
-    # The rows are replaced then; a click on a former one would be lost.
+    # The search replaces the rows; a click on a former one would be lost.
     expect(tab.get_by_role("status")).to_contain_text("“shipm”")
     tab.get_by_role("link", name="shipments-value").click()
     expect(tab.locator(".figures")).to_contain_text("BACKWARD")

@@ -17,12 +17,12 @@ from tests.clients.console_pages import RECORDS, run_console, run_consumer, url_
 
 @pytest.fixture(scope="module")
 def console() -> Iterator[BrokerProcess]:
-    with run_console(write="everyone") as it:
-        yield it
+    with run_console(write="everyone") as broker:
+        yield broker
 
 
 def audit_lines(console: BrokerProcess, request: str) -> list[str]:
-    """Of changes that the console made."""
+    """Lines of the audit log about requests of the console with this name."""
     lines = [line for line in console.log_tail().splitlines() if '"listener":"http.listener"' in line]
     return [line for line in lines if f'"request":"{request}"' in line]
 
@@ -40,19 +40,19 @@ def test_offsets_of_a_group_are_reset_and_the_reset_is_undone(tab: Page, console
     tab.get_by_role("button", name="Reset the offsets").click()
     expect(tab.get_by_role("main").get_by_role("status")).to_have_text("Offsets of 6 partitions are committed.")
     take_screenshot(tab, "reset-done")
-    assert sum(committed(console, "billing")) == 0
+    assert sum(committed_offsets(console, "billing")) == 0
     with tab.expect_download() as download:
         tab.get_by_role("button", name="Download the undo file").click()
     assert sum(int(line.split(",")[2]) for line in download.value.path().read_text().splitlines()) == RECORDS
     tab.get_by_role("button", name="Undo", exact=True).click()
     expect(tab.get_by_role("region", name="Offsets").locator("tbody tr")).to_have_count(6)
-    assert sum(committed(console, "billing")) == RECORDS
+    assert sum(committed_offsets(console, "billing")) == RECORDS
     lines = audit_lines(console, "OffsetCommit")
     assert len(lines) == 2
     assert all('"operation":"ALTER_OFFSETS"' in it and '"name":"billing"' in it and '"done"' in it for it in lines)
 
 
-def committed(console: BrokerProcess, group: str) -> list[int]:
+def committed_offsets(console: BrokerProcess, group: str) -> list[int]:
     client = ck.Consumer({"bootstrap.servers": console.bootstrap, "group.id": group})
     try:
         return [it.offset for it in client.committed([ck.TopicPartition("orders", it) for it in range(6)], timeout=30)]
@@ -103,7 +103,7 @@ def only_record(console: BrokerProcess, topic: str) -> ck.Message:
 
 
 def partition_by_librdkafka(console: BrokerProcess, key: bytes) -> int:
-    """Of a key in the topic `keys`, with as many partitions as `payments`."""
+    """The partition that librdkafka chooses for a key in a topic with as many as `payments` has."""
     rd.create_topic(console.bootstrap, "keys", partitions=4)
     found: list[int] = []
     producer = ck.Producer({"bootstrap.servers": console.bootstrap, "partitioner": "murmur2_random"})
@@ -164,7 +164,9 @@ def test_refused_forms_say_why_and_keep_what_was_entered(tab: Page, console: Bro
     assert audit_lines(console, "Produce") == [] or all("orders" not in it for it in audit_lines(console, "Produce"))
 
 
-def test_offsets_that_changed_since_the_dry_run_and_those_of_members_stay(tab: Page, console: BrokerProcess) -> None:
+def test_offsets_changed_since_the_dry_run_and_offsets_of_a_group_with_members_are_not_reset(
+    tab: Page, console: BrokerProcess
+) -> None:
     headers = {"Origin": url_of(console)}
     with run_consumer(console, "shipping", "writes", commits=10):
         tab.goto(f"{url_of(console)}/group/reset?id=shipping&to=earliest")
@@ -172,13 +174,13 @@ def test_offsets_that_changed_since_the_dry_run_and_those_of_members_stay(tab: P
         form["id"] = "shipping"
         answer = requests.post(f"{url_of(console)}/group/reset", data=form, headers=headers, timeout=30)
         assert answer.status_code == 409 and "shipping has members. Stop them first." in answer.text
-    before = committed(console, "shipping")
+    before = committed_offsets(console, "shipping")
     stale = [",".join([*line.split(",")[:2], "12345", "0"]) for line in form["changes"].splitlines()]
     answer = requests.post(
         f"{url_of(console)}/group/reset", data={**form, "changes": "\n".join(stale)}, headers=headers, timeout=30
     )
     assert answer.status_code == 409 and "was 12345, and is" in answer.text
-    assert committed(console, "shipping") == before
+    assert committed_offsets(console, "shipping") == before
 
 
 def test_console_only_reads_where_it_may_not_write(browser: Browser) -> None:

@@ -26,8 +26,8 @@ MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 @dataclass(frozen=True)
 class SaslBroker:
-    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `login` one with
-    SASL. `folder` has a client.properties for each user.
+    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users. `login` is one
+    with SASL. `folder` has a client.properties for each user.
     """
 
     broker: BrokerProcess
@@ -45,7 +45,7 @@ class Token:
 def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
     folder = tmp_path_factory.mktemp("tokens")
     with new_broker(start=False) as broker:
-        # Kafka's controller refuses requests about tokens that come over a PLAINTEXT listener.
+        # Kafka's controller refuses requests about tokens on a PLAINTEXT listener.
         ports = add_listeners(broker, {"LOGIN": "SASL_PLAINTEXT"}, controller_protocol="SASL_PLAINTEXT")
         users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
         scram = {
@@ -96,9 +96,9 @@ def create_token(secured: SaslBroker, user: str, *arguments: str) -> Token:
     return Token(found[1], found[2])
 
 
-def described(secured: SaslBroker, user: str, owner: str) -> set[str]:
-    """Ids of the tokens of an owner or renewer that the user may see. Without an owner the tool
-    asks for none.
+def described_ids(secured: SaslBroker, user: str, owner: str) -> set[str]:
+    """Ids of the tokens with this owner or renewer that the user may see. The tool requests none
+    unless it is given an owner.
     """
     output = run_tool(secured, user, "--describe", "--owner-principal", f"User:{owner}")
     return set(re.findall(r"^([A-Za-z0-9_-]{22})\s", output, re.MULTILINE))
@@ -142,32 +142,32 @@ def test_tokens_are_renewed_and_expired_by_owners_and_renewers(secured: SaslBrok
             run_tool(secured, "carol", action, "--hmac", token.hmac, *period)
     with pytest.raises(AssertionError, match=r"NotFound|not found"):
         run_tool(secured, "alice", "--renew", "--hmac", "AAAA", "--renew-time-period", "-1")
-    assert token.id in described(secured, "alice", "alice") & described(secured, "bob", "bob")
+    assert token.id in described_ids(secured, "alice", "alice") & described_ids(secured, "bob", "bob")
     run_tool(secured, "alice", "--expire", "--hmac", token.hmac, "--expiry-time-period", "-1")
-    assert token.id not in described(secured, "alice", "alice")
+    assert token.id not in described_ids(secured, "alice", "alice")
     with pytest.raises(AssertionError, match=r"SaslAuthentication|invalid credentials"):
         list_topics(secured, scram_properties(secured, token, "SCRAM-SHA-256"))
 
 
 def test_tokens_of_others_need_access_rules(secured: SaslBroker) -> None:
     token = create_token(secured, "alice")
-    assert token.id in described(secured, "alice", "alice")
-    assert described(secured, "carol", "alice") == set()
+    assert token.id in described_ids(secured, "alice", "alice")
+    assert described_ids(secured, "carol", "alice") == set()
     with pytest.raises(AssertionError, match=r"AuthorizationException|authorization failed"):
         create_token(secured, "carol", "--owner-principal", "User:alice")
     acl = ("--add", "--allow-principal", "User:carol", "--operation", "Describe", "--delegation-token", token.id)
     run_java_tool("org.apache.kafka.tools.AclCommand", "--bootstrap-server", secured.broker.bootstrap, *acl)
-    assert described(secured, "carol", "alice") == {token.id}
-    assert described(secured, "carol", "bob") == set()
+    assert described_ids(secured, "carol", "alice") == {token.id}
+    assert described_ids(secured, "carol", "bob") == set()
 
 
 def test_expired_token_is_removed_and_no_longer_accepted(secured: SaslBroker) -> None:
     token = create_token(secured, "bob")
     properties = scram_properties(secured, token, "SCRAM-SHA-512")
     list_topics(secured, properties)
-    assert token.id in described(secured, "bob", "bob")
+    assert token.id in described_ids(secured, "bob", "bob")
     run_tool(secured, "bob", "--expire", "--hmac", token.hmac, "--expiry-time-period", "1")
-    eventually(lambda: token.id not in described(secured, "bob", "bob"), within_s=WITHIN_S)
+    eventually(lambda: token.id not in described_ids(secured, "bob", "bob"), within_s=WITHIN_S)
     with pytest.raises(AssertionError, match=r"SaslAuthentication|invalid credentials"):
         list_topics(secured, properties)
 

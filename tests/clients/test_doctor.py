@@ -24,12 +24,12 @@ def test_a_healthy_broker_has_no_problem(new_broker: NewBroker) -> None:
 
 
 def test_an_advertised_address_that_clients_do_not_reach_is_named_with_what_to_do(new_broker: NewBroker) -> None:
-    nobody = free_port()
-    with new_broker(advertised_listeners=f"PLAINTEXT://127.0.0.1:{nobody}") as broker:
+    unused_port = free_port()
+    with new_broker(advertised_listeners=f"PLAINTEXT://127.0.0.1:{unused_port}") as broker:
         code, found = examine("--bootstrap", broker.bootstrap)
     assert code == 1, found
     assert found[f"bootstrap {broker.bootstrap}"]["severity"] == "ok"
-    problem = found[f"broker 1 at 127.0.0.1:{nobody}"]
+    problem = found[f"broker 1 at 127.0.0.1:{unused_port}"]
     assert (problem["severity"], problem["observed"]) == ("problem", "connection refused")
     assert "advertised.listeners" in problem["next_step"]
 
@@ -41,7 +41,7 @@ def test_a_bootstrap_address_without_a_broker_is_a_problem() -> None:
     assert "controller" not in found
 
 
-def test_a_kubeconfig_that_does_not_exist_is_a_problem_of_one_line() -> None:
+def test_a_kubeconfig_that_does_not_exist_is_named() -> None:
     done = run_ottla("doctor", variables={"KUBECONFIG": "/nonexistent"})
     assert (done.returncode, done.stderr) == (1, "")
     assert "/nonexistent: No such file or directory" in done.stdout

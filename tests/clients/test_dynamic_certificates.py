@@ -1,5 +1,5 @@
 """Certificates of a listener that `kafka-configs` changes while the broker runs (KIP-226), and
-those that it refuses. The same holds for Apache Kafka (`--against kafka`).
+those that the broker refuses. The same holds for Apache Kafka (`--against kafka`).
 """
 
 import socket

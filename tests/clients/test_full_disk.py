@@ -31,21 +31,21 @@ def test_full_disk_rejects_produce_requests_and_recovers(broker_kind: str, new_b
         pytest.skip("Apache Kafka takes its only log directory offline at the first failed write, and exits")
     with new_broker(folder=folder) as broker:
         rd.create_topic(broker.bootstrap, "full")
-        kept = len(rd.produce(broker.bootstrap, "full", records(50)))
+        count = len(rd.produce(broker.bootstrap, "full", records(50)))
         filler = broker.log_dir / "filler"
         fill_disk(filler)
         refused = error_of_produce(broker)
         assert refused == ck.KafkaError.KAFKA_STORAGE_ERROR
         assert error_of_produce(broker) == refused
         got = rd.consume(broker.bootstrap, "full")
-        assert [message.offset() for message in got[:kept]] == list(range(kept))
+        assert [message.offset() for message in got[:count]] == list(range(count))
         assert all(message.value() == LARGE for message in got)
         assert broker.is_running
         filler.unlink()
         eventually(lambda: is_record_accepted(broker), within_s=30, message="produce requests are accepted again")
-        after = len(rd.consume(broker.bootstrap, "full"))
+        total = len(rd.consume(broker.bootstrap, "full"))
         broker.restart()
-        assert len(rd.consume(broker.bootstrap, "full")) == after
+        assert len(rd.consume(broker.bootstrap, "full")) == total
 
 
 def records(count: int) -> list[Message]:

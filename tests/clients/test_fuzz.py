@@ -1,8 +1,8 @@
-"""Rule 18: no input crashes the broker, hangs another connection, or makes it take more memory than
-the bounds.
+"""Rule 18: no input crashes the broker, hangs another connection, or makes the broker take more
+memory than its limits allow.
 
-`OTTLA_FUZZ_SECONDS` gives each run more time than the few seconds of `make test`; `OTTLA_FUZZ_SEED`
-another start.
+`OTTLA_FUZZ_SECONDS` gives each run more time than the few seconds of `make test`, and
+`OTTLA_FUZZ_SEED` another seed.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ def test_rule_18_fuzzed_requests_hang_nothing_and_leave_no_memory_allocated_in_a
             assert server.request_memory.allocated_bytes <= (4 << 20) + (1 << 20)
             assert len(server.connections) <= 8
 
-        tried = await fuzz("127.0.0.1", port, SECONDS, SEED, watch, at_least=MIN_REQUESTS)
+        result = await fuzz("127.0.0.1", port, SECONDS, SEED, watch, at_least=MIN_REQUESTS)
         with capsys.disabled():
-            print(f"\nseed {SEED}: {tried}")
-        assert tried.answered > tried.requests // 10
-        assert not tried.hung
-        assert tried.requests >= MIN_REQUESTS
+            print(f"\nseed {SEED}: {result}")
+        assert result.answered > result.requests // 10
+        assert not result.hung
+        assert result.requests >= MIN_REQUESTS
         async with asyncio.timeout(10):
             while server.connections:  # noqa: ASYNC110 (there is no event to wait for)
                 await asyncio.sleep(0.01)
@@ -66,14 +66,14 @@ def test_rule_18_fuzzed_requests_neither_crash_nor_hang_nor_bloat_a_broker(capsy
         session = partial(run_typical_session, f"127.0.0.1:{relay}", "fuzz")
         requests = asyncio.run(record_requests(broker.port, relay, session))
         kinds = {request[:4] for request in requests}
-        assert len(kinds) > 20, "of many APIs, and of some in several versions"
+        assert len(kinds) > 20, "requests of many APIs are recorded, and of some in several versions"
         before = broker.resident_memory_kib()
-        tried = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED, recorded=requests, at_least=MIN_REQUESTS))
+        result = asyncio.run(fuzz("127.0.0.1", broker.port, SECONDS, SEED, recorded=requests, at_least=MIN_REQUESTS))
         with capsys.disabled():
-            print(f"\nseed {SEED}: {tried}; {len(requests)} requests of {len(kinds)} kinds were recorded", end="; ")
+            print(f"\nseed {SEED}: {result}; {len(requests)} requests of {len(kinds)} kinds were recorded", end="; ")
             print(f"resident memory {before} KiB before, {broker.resident_memory_kib()} KiB after")
-        assert not tried.hung
-        assert tried.requests >= MIN_REQUESTS
+        assert not result.hung
+        assert result.requests >= MIN_REQUESTS
         assert broker.is_running
         assert broker.resident_memory_kib() - before < MOST_GROWTH_KIB
         assert "Traceback" not in broker.log_tail(1 << 28)  # a bug; malformed requests are logged in one line

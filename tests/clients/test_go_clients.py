@@ -1,5 +1,6 @@
-"""franz-go and Sarama, the latter also with its default version: every codec, a growing group, an
-administrator; transactions of franz-go, and its client of schema registries (`sr`).
+"""franz-go and Sarama: every codec, a growing group and an admin client. Sarama runs with its
+newest and with its default version of Kafka; franz-go also has transactions and its client of
+schema registries (`sr`).
 
 The programs (`tests/clients/go`) act and print results; the assertions are here.
 """
@@ -31,7 +32,7 @@ DAY_MS = "86400000"
 class Client(NamedTuple):
     name: str
     version: str = ""
-    """Kafka version that the client is configured with."""
+    """Kafka version that Sarama is configured with; the newest if it is empty."""
 
     def run(self, command: str, *arguments: object) -> list[Any]:
         """The program's output, one JSON value per line."""
@@ -67,8 +68,8 @@ def test_records_of_every_codec_are_read_by_groups(client: Client, broker: Broke
     for codec in CODECS:
         client.run("produce", broker.bootstrap, name, codec, COUNT)
     written = sorted((f"{codec} {i}", str(i)) for codec in CODECS for i in range(COUNT))
-    by_us = [each for at in range(PARTITIONS) for each in rd.consume(broker.bootstrap, name, partition=at)]
-    assert sorted(((each.value() or b"").decode(), (each.key() or b"").decode()) for each in by_us) == written
+    by_librdkafka = [each for at in range(PARTITIONS) for each in rd.consume(broker.bootstrap, name, partition=at)]
+    assert sorted(((each.value() or b"").decode(), (each.key() or b"").decode()) for each in by_librdkafka) == written
 
     alone, together = f"alone-{name}", f"together-{name}"
     ends = read_in_group(client, broker, name, alone, members=1, written=written)
@@ -83,7 +84,7 @@ def read_in_group(
 ) -> list[int]:
     """A group reads all records; returns the end of each partition.
 
-    A new member reads uncommitted records again, so the programs count offsets.
+    A new member reads uncommitted records again, so the programs count distinct offsets.
     """
     seen = client.run("group", broker.bootstrap, topic, group, members, len(written))
     places = {(each["partition"], each["offset"]): (each["value"], each["key"]) for each in seen}

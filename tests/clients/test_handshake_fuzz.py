@@ -1,6 +1,6 @@
 """Malformed and almost correct logins are refused, and do not harm the broker.
 
-`OTTLA_FUZZ_SECONDS` and `OTTLA_FUZZ_SEED` as in `test_fuzz.py`.
+`OTTLA_FUZZ_SECONDS` and `OTTLA_FUZZ_SEED` have the effect that `test_fuzz.py` describes.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ def test_mutated_handshakes_log_nobody_in(capsys: pytest.CaptureFixture[str]) ->
         }
         broker.start()
         before_kib = broker.resident_memory_kib()
-        tried = asyncio.run(try_handshakes(HOST, login, SECONDS, SEED, MIN_HANDSHAKES))
+        results = asyncio.run(try_handshakes(HOST, login, SECONDS, SEED, MIN_HANDSHAKES))
         with capsys.disabled():
-            print(f"\nseed {SEED}: {tried.count} handshakes: {dict(tried.ended)}")
-        assert not tried.served
-        assert not tried.hung
+            print(f"\nseed {SEED}: {results.count} handshakes: {dict(results.ended)}")
+        assert not results.served
+        assert not results.hung
         assert "Traceback" not in broker.log_tail(10_000_000)
         assert broker.resident_memory_kib() - before_kib < MOST_GROWTH_KIB
 

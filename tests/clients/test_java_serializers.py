@@ -1,7 +1,7 @@
 """The schema registry with Confluent's client in Java, as Apache Flink's Avro format ships it.
 
-Confluent publishes its own serialisers (`io.confluent:kafka-avro-serializer`) in a repository of
-its own alone. Flink's jar on Maven Central has the same registry client within, and writes the same
+Confluent publishes its own serialisers (`io.confluent:kafka-avro-serializer`) only in a repository
+of its own. Flink's jar on Maven Central contains the same registry client, and writes the same
 framing. The JVM is controlled from Python (py4j), so no Java is compiled.
 """
 

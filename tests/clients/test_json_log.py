@@ -19,19 +19,19 @@ from tests.waiting import eventually
 PASSWORD = "hunter2"
 
 
-def with_json(broker: BrokerProcess) -> Sequence[str]:
+def json_log_command(broker: BrokerProcess) -> Sequence[str]:
     return [*ottla_command(broker), "--log-format", "json"]
 
 
 def read_lines(broker: BrokerProcess) -> list[dict[str, Any]]:
-    """Raises ValueError for a line that is not JSON."""
+    """The lines of the log. Raises ValueError for one that is not JSON."""
     return [json.loads(line) for line in (broker.folder / "broker.log").read_text().splitlines()]
 
 
 def test_every_line_is_json_with_the_request_and_without_passwords() -> None:
     login = free_port()
     with run_ottla_broker(start=False) as broker:
-        broker.command = with_json
+        broker.command = json_log_command
         broker.settings |= {**login_settings(broker.port, login), "super.users": "User:ANONYMOUS"}
         broker.start()
         secured = SaslBroker(broker, f"127.0.0.1:{login}", AdminClient({"bootstrap.servers": broker.bootstrap}))
@@ -61,7 +61,7 @@ def test_every_line_is_json_with_the_request_and_without_passwords() -> None:
 @pytest.mark.parametrize("setting", ["listeners=nonsense", "no.such.setting=1"])
 def test_reason_why_a_broker_does_not_start_is_json_too(setting: str) -> None:
     with run_ottla_broker(start=False) as broker:
-        broker.command = lambda it: [*with_json(it), "--set", setting]
+        broker.command = lambda it: [*json_log_command(it), "--set", setting]
         broker.spawn()
         assert broker.process is not None and broker.process.wait(60) == 2
         line = read_lines(broker)[-1]

@@ -81,12 +81,12 @@ def test_group_shares_partitions_commits_and_is_reset(
     }
     first, second = KafkaConsumer(name, **settings), KafkaConsumer(name, **settings)
 
-    def shared() -> bool:
+    def are_partitions_shared() -> bool:
         first.poll(500)
         second.poll(500)
         return len(first.assignment()) == len(second.assignment()) == 2
 
-    eventually(shared, within_s=60)
+    eventually(are_partitions_shared, within_s=60)
     assert first.assignment().isdisjoint(second.assignment())
     described = admin.describe_groups([name])[name]
     assert described["group_state"] == "Stable"

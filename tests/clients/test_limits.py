@@ -34,8 +34,8 @@ def request(api: int, version: int, body: bytes, correlation: int = 1) -> bytes:
     return struct.pack(">i", len(content)) + content
 
 
-def fetch(topic: str, max_bytes: int, correlation: int = 1) -> bytes:
-    """Fetches version 4 of partition 0 from the beginning."""
+def fetch_request(topic: str, max_bytes: int, correlation: int = 1) -> bytes:
+    """A Fetch request, version 4, for partition 0 of the topic from offset 0."""
     name = topic.encode()
     head = struct.pack(">iiiibi", -1, 500, 1, max_bytes, 0, 1)
     partition = struct.pack(">iiqi", 1, 0, 0, max_bytes)
@@ -87,7 +87,7 @@ def test_malformed_request_closes_its_connection(broker: BrokerProcess, sent: by
         assert broker.resident_memory_kib() - before < 64 * 1024
 
 
-def test_request_beyond_the_size_limit_is_not_read(new_broker: NewBroker) -> None:
+def test_request_beyond_the_size_limit_closes_its_connection(new_broker: NewBroker) -> None:
     with new_broker(socket_request_max_bytes=1_000_000) as broker, connection(broker) as bad:
         bad.sendall(struct.pack(">i", 1_000_001) + VERSIONS)
         assert read_response(bad) == b""
@@ -107,7 +107,7 @@ def test_client_may_pipeline_requests(broker: BrokerProcess) -> None:
     with connection(broker) as one:
         one.sendall(b"".join(request(18, 0, b"", correlation) for correlation in range(500)))
         got = [struct.unpack(">i", read_response(one)[:4])[0] for _ in range(500)]
-    assert got == list(range(500)), "answers in the order of the questions"
+    assert got == list(range(500)), "responses in the order of the requests"
 
 
 @pytest.mark.slow
@@ -121,9 +121,9 @@ def test_thousand_connections_that_do_not_read_responses_use_bounded_memory(new_
             rd.produce(broker.bootstrap, "busy", [Message(None, block, START_MS) for _ in range(40)])
             rd.consume(broker.bootstrap, "busy")
             before = broker.resident_memory_kib()
-            ask = b"".join(fetch("busy", 4_000_000, correlation) for correlation in range(4))
+            requests = b"".join(fetch_request("busy", 4_000_000, correlation) for correlation in range(4))
             for _ in range(SLOW_READERS):
-                readers.enter_context(connection(broker)).sendall(ask)
+                readers.enter_context(connection(broker)).sendall(requests)
             for _ in range(3):  # other connections are still served
                 assert len(rd.consume(broker.bootstrap, "busy")) == 40
             assert broker.resident_memory_kib() - before < MAY_GROW_KIB

@@ -1,5 +1,5 @@
 """Several log directories: new partitions are spread over them, and replicas move between them
-while they are used.
+while clients use them.
 """
 
 import asyncio
@@ -91,8 +91,8 @@ def test_a_replica_moves_while_it_is_written_and_read(broker: BrokerProcess, fol
     try:
         assert move(broker, goal, name) is ErrorCode.none
         eventually(lambda: replicas(broker, name) == {0: {goal.name: False}}, message="the replica has moved")
-        moved_at = sent[0]
-        eventually(lambda: sent[0] > moved_at + 200, message="records are written to the new directory")
+        sent_before_move = sent[0]
+        eventually(lambda: sent[0] > sent_before_move + 200, message="records are written to the new directory")
     finally:
         stop.set()
         producing.join()
@@ -182,7 +182,7 @@ def run_tool(broker: BrokerProcess, classpath: str, main: str, *arguments: str) 
     return check_tool(classpath, f"org.apache.kafka.tools.{main}", "--bootstrap-server", broker.bootstrap, *arguments)
 
 
-def test_a_deleted_topic_ends_its_move(broker: BrokerProcess, folders: list[Path], name: str) -> None:
+def test_a_move_ends_when_its_topic_is_deleted(broker: BrokerProcess, folders: list[Path], name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 20_000))
     [home] = replicas(broker, name)[0]

@@ -23,17 +23,17 @@ QUICK = {
     "group_share_heartbeat_interval_ms": 500,
     "group_share_min_heartbeat_interval_ms": 500,
 }
-"""The killed worker loses its locks and its partitions soon."""
+"""Settings with which a killed worker loses its locks and its partitions in two seconds."""
 
 
-def done_jobs(printed: str) -> Counter[int]:
+def count_done_jobs(printed: str) -> Counter[int]:
     return Counter(int(number) for number in re.findall(r"^job (\d+) done", printed, re.M))
 
 
 def test_each_job_is_done_or_becomes_a_dead_letter(
     new_broker: NewBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "WORK_S", 0)  # 200 jobs take less time than the locks of this test are held
+    monkeypatch.setattr(worker, "WORK_S", 0)  # all jobs take less time than a lock lasts here
     with new_broker(**QUICK) as broker:
         rd.create_topic(broker.bootstrap, "jobs", 2)
         rd.create_topic(broker.bootstrap, "failed-jobs")
@@ -47,10 +47,10 @@ def test_each_job_is_done_or_becomes_a_dead_letter(
             assert killed.stdout is not None
             first = killed.stdout.readline()
             killed.kill()
-            by_killed = done_jobs(first + killed.stdout.read())
+            by_killed = count_done_jobs(first + killed.stdout.read())
         worker.main(broker.bootstrap, idle_s=4)
         printed = capsys.readouterr().out
-        by_other = done_jobs(printed)
+        by_other = count_done_jobs(printed)
 
         succeed = {job.number for job in load.jobs(JOBS) if job.failures < worker.ATTEMPTS}
         assert by_killed

@@ -52,14 +52,14 @@ def test_records_deleted_from_the_log_are_read_from_the_snapshot(new_broker: New
         names = ["first"]
         rd.create_topic(broker.bootstrap, names[0], 1)
 
-        def is_shortened() -> bool:
+        def create_topic_unless_log_is_shortened() -> bool:
             if describe_records(broker)["start"] > 0:
                 return True
             names.append(f"another-{len(names)}")  # a snapshot needs new records
             rd.create_topic(broker.bootstrap, names[-1], 1)
             return False
 
-        eventually(is_shortened, within_s=30)
+        eventually(create_topic_unless_log_is_shortened, within_s=30)
         found = describe_records(broker, "--from", "0")
         assert names[0] not in topics(found)
         assert all(it["offset"] >= found["start"] for it in found["records"])

@@ -36,24 +36,26 @@ def write_transactions(broker: BrokerProcess) -> dict[int, list[bytes]]:
     """
     rd.create_topic(broker.bootstrap, TOPIC, 2, segment_bytes=1048576)
     committed: dict[int, list[bytes]] = {0: [], 1: []}
-    both = [
+    producers = [
         ck.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"t{number}", "compression.type": kind})
         for number, kind in enumerate(["none", "lz4"])
     ]
-    for producer in both:
+    for producer in producers:
         producer.init_transactions(30)
     for turn in range(5):
-        for producer in both:
+        for producer in producers:
             producer.begin_transaction()
         for number in range(20):
-            for which, producer in enumerate(both):
-                producer.produce(TOPIC, b"%d %d %d " % (which, turn, number) + b"x" * 3000, partition=number % 2)
-        for which, producer in enumerate(both):
+            for producer_number, producer in enumerate(producers):
+                producer.produce(
+                    TOPIC, b"%d %d %d " % (producer_number, turn, number) + b"x" * 3000, partition=number % 2
+                )
+        for producer_number, producer in enumerate(producers):
             producer.flush(30)
-            if (turn + which) % 3:
+            if (turn + producer_number) % 3:
                 producer.commit_transaction(30)
                 for number in range(20):
-                    committed[number % 2].append(b"%d %d %d " % (which, turn, number) + b"x" * 3000)
+                    committed[number % 2].append(b"%d %d %d " % (producer_number, turn, number) + b"x" * 3000)
             else:
                 producer.abort_transaction(30)
     return committed
@@ -71,7 +73,7 @@ def test_partition_folder_of_kafka_with_transactions_is_served(
     broker_kind: str, classpath: str, end: Callable[[BrokerProcess], object]
 ) -> None:
     if broker_kind == "kafka":
-        pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
+        pytest.skip("Apache Kafka does not take over partition folders that it does not know")
     with run_apache_kafka() as kafka:
         committed = write_transactions(kafka)
         rd.create_topic(kafka.bootstrap, PLAIN)
@@ -109,7 +111,7 @@ def test_partition_folder_compacted_by_kafka_survives_sigkill(broker_kind: str, 
     Tested with and without the checkpoint of recovery points.
     """
     if broker_kind == "kafka":
-        pytest.skip("Apache Kafka takes no folder that it does not know: this is of Ottla alone")
+        pytest.skip("Apache Kafka does not take over partition folders that it does not know")
     with run_apache_kafka(log_cleaner_backoff_ms=100, log_segment_delete_delay_ms=100) as kafka:
         rd.create_topic(
             kafka.bootstrap, PLAIN, segment_bytes=1048576, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01
@@ -162,11 +164,11 @@ def test_kafka_serves_partition_folder_of_ottla(new_broker: NewBroker, end: Call
         before = rd.to_messages(rd.consume(ours.bootstrap, TOPIC))
         end(ours)
         kafka.stop()
-        there, here = kafka.log_dir / f"{TOPIC}-0", ours.log_dir / f"{TOPIC}-0"
-        identity = (there / "partition.metadata").read_bytes()  # belongs to the cluster, not to the log
-        shutil.rmtree(there)
-        shutil.copytree(here, there)
-        (there / "partition.metadata").write_bytes(identity)
+        kafka_folder, ottla_folder = kafka.log_dir / f"{TOPIC}-0", ours.log_dir / f"{TOPIC}-0"
+        identity = (kafka_folder / "partition.metadata").read_bytes()  # belongs to the cluster, not to the log
+        shutil.rmtree(kafka_folder)
+        shutil.copytree(ottla_folder, kafka_folder)
+        (kafka_folder / "partition.metadata").write_bytes(identity)
         if end is BrokerProcess.kill:
             (kafka.log_dir / ".kafka_cleanshutdown").unlink()
         kafka.start()

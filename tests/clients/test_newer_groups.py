@@ -27,7 +27,7 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2  # types of UpdateFeatures
 
 @pytest.fixture(scope="module")
 def quick(new_broker: NewBroker) -> Iterator[BrokerProcess]:
-    """A broker with a short heartbeat interval, within which members get a new assignment."""
+    """A broker with a short heartbeat interval, so that members soon get a new assignment."""
     with new_broker(
         group_initial_rebalance_delay_ms=0,
         group_consumer_heartbeat_interval_ms=200,
@@ -86,7 +86,7 @@ class Member:
 
 
 @contextmanager
-def closing_at_the_end(*members: Member) -> Iterator[None]:
+def close_at_the_end(*members: Member) -> Iterator[None]:
     try:
         yield
     finally:
@@ -94,17 +94,19 @@ def closing_at_the_end(*members: Member) -> Iterator[None]:
             member.consumer.close()
 
 
-def poll_until_shares_are(sizes: list[int], *some: Member) -> None:
-    """Polls all until they own these numbers of partitions. No two ever own the same one."""
+def poll_until_shares_are(sizes: list[int], *members: Member) -> None:
+    """Polls the members until they own these numbers of partitions, in any order. Asserts that no
+    two ever own the same one.
+    """
 
-    def is_so() -> bool:
-        for member in some:
+    def have_these_sizes() -> bool:
+        for member in members:
             member.poll()
-            owned = [partition for each in some for partition in each.owned]
+            owned = [partition for each in members for partition in each.owned]
             assert len(owned) == len(set(owned)), "a partition has two owners"
-        return sorted(len(member.owned) for member in some) == sizes
+        return sorted(len(member.owned) for member in members) == sizes
 
-    eventually(is_so, within_s=WITHIN_S, message=f"shares {sizes}")
+    eventually(have_these_sizes, within_s=WITHIN_S, message=f"shares {sizes}")
 
 
 def test_members_share_partitions_and_take_over_from_those_who_leave(quick: BrokerProcess, name: str) -> None:
@@ -114,8 +116,8 @@ def test_members_share_partitions_and_take_over_from_those_who_leave(quick: Brok
             quick.bootstrap, name, rd.numbered_messages(partition * 10, partition * 10 + 10), partition=partition
         )
     first, second, third = (Member(quick.bootstrap, name, name) for _ in range(3))
-    with closing_at_the_end(first, third):
-        with closing_at_the_end(second):
+    with close_at_the_end(first, third):
+        with close_at_the_end(second):
             poll_until_shares_are([2, 2, 2], first, second, third)
         poll_until_shares_are([3, 3], first, third)
         expected = {it.value for it in rd.numbered_messages(0, 60)}
@@ -131,12 +133,12 @@ def test_members_share_partitions_and_take_over_from_those_who_leave(quick: Brok
 def test_commits_of_a_member_are_kept_and_a_later_member_continues(quick: BrokerProcess, name: str) -> None:
     rd.produce(quick.bootstrap, name, rd.numbered_messages(0, 5))
     first = Member(quick.bootstrap, name, name)
-    with closing_at_the_end(first):
+    with close_at_the_end(first):
         first.read(5)
         first.consumer.commit(asynchronous=False)
     rd.produce(quick.bootstrap, name, rd.numbered_messages(5, 8))
     second = Member(quick.bootstrap, name, name)
-    with closing_at_the_end(second):
+    with close_at_the_end(second):
         second.read(3)
     assert second.values == [it.value for it in rd.numbered_messages(5, 8)]
 
@@ -144,7 +146,7 @@ def test_commits_of_a_member_are_kept_and_a_later_member_continues(quick: Broker
 def test_a_regular_expression_finds_topics_that_are_created_later(quick: BrokerProcess, name: str) -> None:
     rd.create_topic(quick.bootstrap, f"{name}-1")
     member = Member(quick.bootstrap, name, f"^{name}-[0-9]+")
-    with closing_at_the_end(member):
+    with close_at_the_end(member):
         poll_until_shares_are([1], member)
         rd.create_topic(quick.bootstrap, f"{name}-22")
         rd.create_topic(quick.bootstrap, f"{name}-other")
@@ -155,13 +157,13 @@ def test_a_regular_expression_finds_topics_that_are_created_later(quick: BrokerP
 def test_a_static_member_gets_its_partitions_back_after_a_restart(quick: BrokerProcess, name: str) -> None:
     rd.create_topic(quick.bootstrap, name, partitions=4)
     other = Member(quick.bootstrap, name, name)
-    with closing_at_the_end(other):
+    with close_at_the_end(other):
         static = Member(quick.bootstrap, name, name, group_instance_id="me")
-        with closing_at_the_end(static):
+        with close_at_the_end(static):
             poll_until_shares_are([2, 2], static, other)
             before = set(static.owned)
         again = Member(quick.bootstrap, name, name, group_instance_id="me")
-        with closing_at_the_end(again):
+        with close_at_the_end(again):
             poll_until_shares_are([2, 2], again, other)
             assert again.owned == before
 
@@ -178,15 +180,15 @@ def test_a_group_changes_its_protocol_in_both_directions_while_it_runs(
         return next(str(it.type) for it in listed if it.group_id == name)
 
     classic = Member(quick.bootstrap, name, name, protocol=strategy)
-    with closing_at_the_end(classic):
+    with close_at_the_end(classic):
         poll_until_shares_are([4], classic)
         assert "CLASSIC" in group_type()
         newer = Member(quick.bootstrap, name, name)
-        with closing_at_the_end(newer):
+        with close_at_the_end(newer):
             poll_until_shares_are([2, 2], classic, newer)
             assert "CONSUMER" in group_type()
             second_classic = Member(quick.bootstrap, name, name, protocol=strategy)
-            with closing_at_the_end(second_classic):
+            with close_at_the_end(second_classic):
                 poll_until_shares_are([1, 1, 2], classic, newer, second_classic)
             poll_until_shares_are([2, 2], classic, newer)
         poll_until_shares_are([4], classic)
@@ -206,7 +208,7 @@ def test_kafkas_tools_consume_and_describe_consumer_groups(
     completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert completed.stdout.splitlines() == [(it.value or b"").decode() for it in rd.numbered_messages(0, 3)], completed
     member = Member(quick.bootstrap, name, name)
-    with closing_at_the_end(member):
+    with close_at_the_end(member):
         poll_until_shares_are([2], member)
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         arguments = ("--bootstrap-server", quick.bootstrap, "--describe", "--group", name, "--state", "--verbose")
@@ -218,7 +220,7 @@ def test_the_command_line_shows_kind_members_targets_and_lag(quick: BrokerProces
     rd.create_topic(quick.bootstrap, name, partitions=2)
     rd.produce(quick.bootstrap, name, rd.numbered_messages(0, 3))
     member = Member(quick.bootstrap, name, name, client_id="reader")
-    with closing_at_the_end(member):
+    with close_at_the_end(member):
         member.read(3)
         member.consumer.commit(asynchronous=False)
         rd.produce(quick.bootstrap, name, rd.numbered_messages(3, 5))

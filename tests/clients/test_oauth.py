@@ -34,8 +34,8 @@ WITHIN_S = 30.0
 
 @dataclass(frozen=True)
 class OAuthBroker:
-    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `login` one with
-    OAUTHBEARER.
+    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users. `login` is one
+    with OAUTHBEARER.
     """
 
     broker: BrokerProcess
@@ -50,7 +50,7 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
         new_broker(start=False) as broker,
     ):
         if broker.kind == "kafka":
-            pytest.skip("Kafka allows endpoints of tokens by a system property of Java alone")
+            pytest.skip("Kafka allows token endpoints only by a system property of its JVM")
         login = f"127.0.0.1:{free_port()}"
         broker.settings |= {
             **listener_settings(broker.bootstrap, login, oidc),
@@ -193,17 +193,17 @@ def test_invalid_tokens_are_rejected_and_the_log_says_why(secured: OAuthBroker) 
 def test_new_keys_of_the_issuer_are_found_and_an_outage_is_survived(secured: OAuthBroker, name: str) -> None:
     allow_alice(secured, name)
     how = oidc_settings(secured)
-    kept = json.loads(secured.oidc.keys_file.read_text())["keys"]
-    secured.oidc.restart_with_keys([new_key("second"), *kept])
+    former_keys = json.loads(secured.oidc.keys_file.read_text())["keys"]
+    secured.oidc.restart_with_keys([new_key("second"), *former_keys])
     assert rd.produce(secured.login, name, rd.numbered_messages(0, 1), **how) == [0]
     token, lifetime_s = secured.oidc.access_token("alice")
     secured.oidc.daemon.stop()
     try:
-        given: dict[str, Any] = {
+        with_token: dict[str, Any] = {
             "security_protocol": "SASL_PLAINTEXT",
             "sasl_mechanism": "OAUTHBEARER",
             "oauth_cb": lambda _: (token, time.time() + lifetime_s),
         }
-        assert rd.produce(secured.login, name, rd.numbered_messages(0, 1), **given) == [1]
+        assert rd.produce(secured.login, name, rd.numbered_messages(0, 1), **with_token) == [1]
     finally:
         secured.oidc.start()

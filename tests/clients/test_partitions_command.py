@@ -1,4 +1,4 @@
-"""`ottla partitions`, and as a plugin of kubectl."""
+"""`ottla partitions`, also as a plugin of kubectl."""
 
 import json
 import subprocess

@@ -1,5 +1,5 @@
-"""Client quotas with librdkafka, kafka-python and Java's tools on a broker with the burst of one
-second. The tests read from its metrics for how long it has throttled clients.
+"""Client quotas with librdkafka, kafka-python and Java's tools on a broker that allows a burst of
+one second. The tests read from its metrics for how long it has throttled clients.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class QuotaBroker:
     metrics_url: str
 
     def throttle_seconds(self, quota: str, entity: str, client_id: str = "") -> float:
-        """For how long the broker has throttled a user or an address, or a client id, by now."""
+        """Seconds for which the broker has throttled a user, an address or a client id so far."""
         labels = re.escape(f'{{quota="{quota}",entity="{entity}",client_id="{client_id}"}}')
         text = urllib.request.urlopen(self.metrics_url, timeout=10).read().decode()
         found = re.search(rf"^ottla_client_quota_throttle_seconds_total{labels} (\S+)$", text, re.MULTILINE)
@@ -85,13 +85,13 @@ def incompressible_payload() -> list[bytes]:
 
 
 def test_librdkafka_produces_and_consumes_at_the_rate_of_its_client_id(limited: QuotaBroker, name: str) -> None:
-    at = limited.broker.bootstrap
-    rd.create_topic(at, name)
+    bootstrap = limited.broker.bootstrap
+    rd.create_topic(bootstrap, name)
     limited.set_quota(("client-id", name), producer_byte_rate=RATE, consumer_byte_rate=RATE)
     throttle_times: list[float] = []
     producer = ck.Producer(
         {
-            "bootstrap.servers": at,
+            "bootstrap.servers": bootstrap,
             "client.id": name,
             "batch.size": 4000,
             "throttle_cb": lambda event: throttle_times.append(event.throttle_time),
@@ -105,26 +105,26 @@ def test_librdkafka_produces_and_consumes_at_the_rate_of_its_client_id(limited: 
         assert producer.flush(WITHIN_S) == 0 and not failed
     assert throttle_times, "the client was not told its throttle time"
     with limited.assert_rate_is_held("consumer_byte_rate", "", name):
-        assert rd.values_of(rd.consume(at, name, len(values), client_id=name)) == values
+        assert rd.values_of(rd.consume(bootstrap, name, len(values), client_id=name)) == values
 
 
 def test_kafka_python_produces_and_consumes_at_the_rate_of_its_user_and_client_id(
     limited: QuotaBroker, name: str
 ) -> None:
-    at = limited.broker.bootstrap
-    rd.create_topic(at, name)
+    bootstrap = limited.broker.bootstrap
+    rd.create_topic(bootstrap, name)
     both = (("user", "ANONYMOUS"), ("client-id", name))
     limited.set_quota(*both, producer_byte_rate=RATE, consumer_byte_rate=RATE)
     values = incompressible_payload()
     with (
         limited.assert_rate_is_held("producer_byte_rate", "ANONYMOUS", name),
-        closing(KafkaProducer(bootstrap_servers=at, client_id=name, batch_size=4000)) as producer,
+        closing(KafkaProducer(bootstrap_servers=bootstrap, client_id=name, batch_size=4000)) as producer,
     ):
         sent = [producer.send(name, value) for value in values]
         assert sorted(it.get(WITHIN_S).offset for it in sent) == list(range(len(values)))
     with (
         limited.assert_rate_is_held("consumer_byte_rate", "ANONYMOUS", name),
-        closing(KafkaConsumer(bootstrap_servers=at, client_id=name, consumer_timeout_ms=30_000)) as consumer,
+        closing(KafkaConsumer(bootstrap_servers=bootstrap, client_id=name, consumer_timeout_ms=30_000)) as consumer,
     ):
         consumer.assign([TopicPartition(name, 0)])
         consumer.seek_to_beginning()
@@ -133,10 +133,10 @@ def test_kafka_python_produces_and_consumes_at_the_rate_of_its_user_and_client_i
 
 
 def test_share_consumer_is_held_to_the_rate_of_its_client_id(limited: QuotaBroker, name: str) -> None:
-    at = limited.broker.bootstrap
-    rd.create_topic(at, name)
+    bootstrap = limited.broker.bootstrap
+    rd.create_topic(bootstrap, name)
     values = incompressible_payload()
-    producer = ck.Producer({"bootstrap.servers": at, "batch.size": 4000})
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "batch.size": 4000})
     for value in values:
         producer.produce(name, value)
     assert producer.flush(WITHIN_S) == 0
@@ -156,20 +156,20 @@ def test_share_consumer_is_held_to_the_rate_of_its_client_id(limited: QuotaBroke
             read.extend(it.value for it in records)
 
     with limited.assert_rate_is_held("consumer_byte_rate", "", SHARE_CLIENT_ID):
-        run_in_session(ShareMember(name, name, at), test)
+        run_in_session(ShareMember(name, name, bootstrap), test)
     assert read == values
     assert 1000 * largest <= 2 * RATE  # a window and its burst
 
 
 def test_others_are_not_throttled_and_a_removed_quota_ends(limited: QuotaBroker, name: str) -> None:
-    at = limited.broker.bootstrap
-    rd.create_topic(at, name)
+    bootstrap = limited.broker.bootstrap
+    rd.create_topic(bootstrap, name)
     limited.set_quota(("client-id", name), producer_byte_rate=1.0)
     record = list(rd.numbered_messages(0, 1))
-    assert rd.produce(at, name, record, client_id="another") == [0]
+    assert rd.produce(bootstrap, name, record, client_id="another") == [0]
     assert limited.throttle_seconds("producer_byte_rate", "", name) == 0
     limited.set_quota(("client-id", name), producer_byte_rate=None)
-    assert [rd.produce(at, name, record, client_id=name) for _ in range(3)] == [[1], [2], [3]]
+    assert [rd.produce(bootstrap, name, record, client_id=name) for _ in range(3)] == [[1], [2], [3]]
     assert limited.throttle_seconds("producer_byte_rate", "", name) == 0
 
 
@@ -177,7 +177,7 @@ def test_java_tools_get_an_error_when_they_change_too_many_partitions(limited: Q
     tool, at = "org.apache.kafka.tools.TopicCommand", ("--bootstrap-server", limited.broker.bootstrap)
     limited.set_quota(("user", "ANONYMOUS"), controller_mutation_rate=0.001)
     try:
-        run_java_tool(tool, *at, "--create", "--topic", name, "--partitions", "3")  # more than there is: a debt
+        run_java_tool(tool, *at, "--create", "--topic", name, "--partitions", "3")  # more than the quota allows: a debt
         with pytest.raises(AssertionError, match=r"The throttling quota has been exceeded|controller_mutation_rate"):
             run_java_tool(tool, *at, "--create", "--topic", f"{name}.2", "--partitions", "1")
     finally:
@@ -195,7 +195,7 @@ def test_address_that_connects_too_often_is_refused_until_it_waits(limited: Quot
             within_s=WITHIN_S,
             message="refused connections",
         )
-        assert rd.admin_client(limited.broker.bootstrap).list_topics(timeout=WITHIN_S).brokers  # it tries again
+        assert rd.admin_client(limited.broker.bootstrap).list_topics(timeout=WITHIN_S).brokers  # librdkafka tries again
     finally:
         eventually(lambda: is_quota_removed(limited), within_s=WITHIN_S, message="a connection that removes the quota")
 

@@ -41,7 +41,7 @@ def ten_records(*, without_key: Collection[int] = (), hours_old: Collection[int]
 def produce_with_librdkafka(
     bootstrap: str, topic: str, records: list[Message], compression: str
 ) -> list[ck.KafkaError]:
-    """Produces one batch; the error of each record."""
+    """Produces one batch, which must be rejected; returns the error of each record."""
     producer = ck.Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -56,8 +56,8 @@ def produce_with_librdkafka(
         assert error is not None and message.value() is not None
         errors[message.value()] = error
 
-    # Records of a topic that the producer does not know yet join its partition one by one when they
-    # are flushed, so that a batch can be sent before the last of them has.
+    # The producer must know the topic. Otherwise flush() moves the records to its partition one by
+    # one, and may send a batch before the last of them.
     producer.list_topics(topic, 30)
     for record in records:
         producer.produce(topic, record.value, record.key, 0, on_delivery=delivered, timestamp=record.timestamp_ms)

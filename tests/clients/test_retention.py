@@ -33,7 +33,7 @@ def segments(broker: BrokerProcess, topic: str) -> list[Path]:
     return sorted((broker.log_dir / f"{topic}-0").glob("*.log"))
 
 
-def earliest(broker: BrokerProcess, topic: str) -> int:
+def earliest_offset(broker: BrokerProcess, topic: str) -> int:
     with rd.open_consumer(broker.bootstrap) as reader:
         low, _ = reader.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=10)
         return int(low)
@@ -56,14 +56,16 @@ def test_retention_deletes_segments_by_size(cleaning_broker: BrokerProcess, name
     rd.create_topic(cleaning_broker.bootstrap, name, segment_bytes=SEGMENT, retention_bytes=2 * SEGMENT)
     rd.produce(cleaning_broker.bootstrap, name, messages_of_age(60, 0))
     eventually(lambda: len(segments(cleaning_broker, name)) <= 3)
-    low = eventually(lambda: earliest(cleaning_broker, name))
+    low = eventually(lambda: earliest_offset(cleaning_broker, name))
     assert [message.offset() for message in rd.consume(cleaning_broker.bootstrap, name)] == list(range(low, 60))
 
 
 def test_retention_deletes_segments_by_time(cleaning_broker: BrokerProcess, name: str) -> None:
     rd.create_topic(cleaning_broker.bootstrap, name, segment_bytes=SEGMENT, retention_ms=60_000)
     rd.produce(cleaning_broker.bootstrap, name, messages_of_age(30, 3_600_000))
-    eventually(lambda: earliest(cleaning_broker, name) == 30, message="everything is an hour old")
+    eventually(
+        lambda: earliest_offset(cleaning_broker, name) == 30, message="all records, which are an hour old, are deleted"
+    )
     assert rd.produce(cleaning_broker.bootstrap, name, messages_of_age(2, 0)) == [30, 31]
     assert [message.offset() for message in rd.consume(cleaning_broker.bootstrap, name)] == [30, 31]
 
@@ -71,11 +73,11 @@ def test_retention_deletes_segments_by_time(cleaning_broker: BrokerProcess, name
 def test_changed_config_takes_effect_while_running(cleaning_broker: BrokerProcess, name: str) -> None:
     rd.create_topic(cleaning_broker.bootstrap, name, segment_bytes=SEGMENT, retention_ms=-1)
     rd.produce(cleaning_broker.bootstrap, name, messages_of_age(30, 3_600_000))
-    assert earliest(cleaning_broker, name) == 0
+    assert earliest_offset(cleaning_broker, name) == 0
     resource = rd.config_change(name, "retention.ms", "60000")
     client = rd.admin_client(cleaning_broker.bootstrap)
     client.incremental_alter_configs([resource])[resource].result(30)
-    eventually(lambda: earliest(cleaning_broker, name) == 30)
+    eventually(lambda: earliest_offset(cleaning_broker, name) == 30)
 
 
 def test_compaction_keeps_the_last_value_of_each_key(cleaning_broker: BrokerProcess, name: str) -> None:
@@ -93,13 +95,13 @@ def test_compaction_keeps_the_last_value_of_each_key(cleaning_broker: BrokerProc
     rd.produce(cleaning_broker.bootstrap, name, records)
     newer = [Message(b"key 1", LARGE, at + 200 + number) for number in range(11)]
 
-    def compacted() -> bool:
+    def is_compacted_after_more_records() -> bool:
         # A later cleaning removes the tombstone, and needs new records.
         rd.produce(cleaning_broker.bootstrap, name, newer)
         kept = rd.consume(cleaning_broker.bootstrap, name)
         return kept[0].offset() > 40 and b"key 0" not in {message.key() for message in kept}
 
-    eventually(compacted, message="old values and the tombstone are gone")
+    eventually(is_compacted_after_more_records, message="old values and the tombstone are gone")
     kept = rd.consume(cleaning_broker.bootstrap, name)
     offsets = [message.offset() for message in kept]
     assert offsets == sorted(set(offsets)), "offsets stay, with gaps"

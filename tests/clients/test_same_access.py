@@ -25,7 +25,7 @@ CLOSED: Final = "the connection is closed"
 NOT_TRIED: Final = frozenset(
     {"sasl_handshake", "sasl_authenticate", "api_versions", "get_telemetry_subscriptions", "push_telemetry"}
 )
-"""APIs that ask for no right."""
+"""APIs that require no right."""
 EARLY_ACCESS: Final = {
     "unstable.api.versions.enable": "true",
     "unstable.feature.versions.enable": "true",
@@ -53,7 +53,7 @@ USERS: Final = [NOBODY, *RIGHTS_OF]
 
 
 class KnownDifference(NamedTuple):
-    """`where`: matches `api, what is asked: .path Kafka …, we …` from the start."""
+    """`where` matches the beginning of `api, case: user vN: .path Kafka …, we …`."""
 
     where: str
     because: str
@@ -61,7 +61,8 @@ class KnownDifference(NamedTuple):
 
 KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
-        r"fetch, a replica: clusterclusteraction ", "of a replica that is none: test_same_answers.py has it"
+        r"fetch, a replica: clusterclusteraction ",
+        "the replica does not exist: test_same_answers.py has the difference",
     ),
     KnownDifference("broker_heartbeat, .* Kafka 'the connection is closed'", "Kafka fails with an internal exception"),
     KnownDifference(r"describe_log_dirs, .*\.partition_size ", "Kafka may not have counted the record yet"),
@@ -71,7 +72,8 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
         "the log has other records, and no listener of a controller",
     ),
     KnownDifference(
-        r"streams_group_heartbeat, .*\.status Kafka None, we \[\]", "of an error: Kafka 4.2 returns an empty list too"
+        r"streams_group_heartbeat, .*\.status Kafka None, we \[\]",
+        "in an error response; Kafka 4.2 returns an empty list, too",
     ),
     KnownDifference(
         "alter_configs, all brokers: .* Kafka 'invalid_config'", "Kafka refuses to drop what its format had set"
@@ -94,42 +96,42 @@ class SentRequest:
 
 def test_every_api_refuses_what_apache_kafka_refuses() -> None:
     with run_secured_pair(USERS, EARLY_ACCESS, num_partitions=1, auto_create_topics_enable=False) as (kafka, ottla):
-        theirs, ours = asyncio.run(ask_both(kafka, ottla))
+        theirs, ours = asyncio.run(send_to_both(kafka, ottla))
     assert theirs.keys() == ours.keys()
-    tried = {asked.api for asked in ours}
+    tried = {request.api for request in ours}
     untried = {api for api in VERSIONS if ApiKey[api.upper()] < FIRST_OWN_KEY} - tried - NOT_TRIED - {"envelope"}
     assert untried == set(), "access_probes.py has no request of these APIs"
     assert differences(theirs, ours) == []
-    assert undeclared(ours) == [], "rights that matter, and that no Api(…, rights=…) declares"
+    assert find_undeclared_rights(ours) == [], "rights that matter, and that no Api(…, rights=…) declares"
 
 
 def differences(theirs: dict[SentRequest, Json], ours: dict[SentRequest, Json]) -> list[str]:
     lines = [
-        f"{asked}: {path} Kafka {wanted!r}, we {got!r}"
-        for asked in ours
-        for path, wanted, got in find_differences(theirs[asked], ours[asked])
+        f"{request}: {path} Kafka {wanted!r}, we {got!r}"
+        for request in ours
+        for path, wanted, got in find_differences(theirs[request], ours[request])
     ]
     return [line for line in lines if not any(re.match(known.where, line) for known in KNOWN_DIFFERENCES)]
 
 
-def undeclared(answers: dict[SentRequest, Json]) -> list[str]:
+def find_undeclared_rights(answers: dict[SentRequest, Json]) -> list[str]:
     """Rights that change a response although the API does not declare them: operation, resource
     and API.
     """
     found = {}
     for kind, operation in RIGHTS:
         user = user_of(kind, operation)
-        for asked, answer in answers.items():
-            api = find_api(KEYS[asked.api])
+        for request, answer in answers.items():
+            api = find_api(KEYS[request.api])
             assert api is not None
             declared = {(right.kind, each) for right in api.rights for each in implied_by(right.operation)}
-            without = answers[replace(asked, user=NOBODY)]
+            without = answers[replace(request, user=NOBODY)]
             if (
-                asked.user == user
+                request.user == user
                 and (kind, operation) not in declared
                 and without_user_name(answer, user) != without_user_name(without)
             ):
-                found[f"{operation.name} {kind.name} of {asked.api}"] = True
+                found[f"{operation.name} {kind.name} of {request.api}"] = True
     return list(found)
 
 
@@ -141,16 +143,16 @@ def without_user_name(answer: Json, user: str = NOBODY) -> str:
     return re.sub(rf"\b{user}\b", "USER", repr(answer))
 
 
-async def ask_both(kafka: SecuredBroker, ottla: SecuredBroker) -> list[dict[SentRequest, Json]]:
+async def send_to_both(kafka: SecuredBroker, ottla: SecuredBroker) -> list[dict[SentRequest, Json]]:
     served = [await prepare(side) for side in (kafka, ottla)]
     sides = [(side, ids) for side, (ids, _) in zip((kafka, ottla), served, strict=True)]
     kafka_versions = served[0][1]
-    return [dict(await ask_all(side, ids, kafka_versions)) for side, ids in sides]
+    return [dict(await send_all(side, ids, kafka_versions)) for side, ids in sides]
 
 
 async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple[int, int]]]:
-    """Creates what the users' requests name, and their rights. Returns ids of topics by user, and
-    the versions of APIs.
+    """Creates the resources that the users' requests name, and the users' rights. Returns ids of
+    topics by user, and the versions of APIs.
     """
     admin = await side.open_as("")
 
@@ -226,13 +228,15 @@ def pattern_of(kind: ResourceType, user: str) -> str:
     return "User:" if kind is ResourceType.user else f"{user}."
 
 
-async def ask_all(
+async def send_all(
     side: SecuredBroker, ids: dict[str, UUID], kafka_versions: dict[int, tuple[int, int]]
 ) -> list[tuple[SentRequest, Json]]:
-    return [answer for user in USERS for answer in await ask_as(side, Names.of_user(user, ids[user]), kafka_versions)]
+    return [
+        answer for user in USERS for answer in await send_as_user(side, Names.of_user(user, ids[user]), kafka_versions)
+    ]
 
 
-async def ask_as(
+async def send_as_user(
     side: SecuredBroker, names: Names, kafka_versions: dict[int, tuple[int, int]]
 ) -> list[tuple[SentRequest, Json]]:
     channels: dict[bool, Channel] = {}
@@ -253,7 +257,7 @@ async def ask_as(
                 if between_brokers:
                     normal = refusal(answer)
                 elif names.user in STREAMS_USERS:
-                    normal = allowed_of_streams(answer)
+                    normal = normalize_streams_response(answer)
                 else:
                     normal = normalizer.normalize(answer)
                 if api == "create_delegation_token" and answer.error_code is ErrorCode.none:
@@ -278,7 +282,7 @@ async def wait_until_described(side: SecuredBroker, hmac: bytes) -> None:
     reader.close()
 
 
-def allowed_of_streams(response: Any) -> Json:
+def normalize_streams_response(response: Any) -> Json:
     """What rights decide in a response about a streams group. Kafka 4.1 assigns tasks at once and
     describes no topology. Ottla, like Kafka 4.2, assigns them later and describes the topology.
     """
@@ -293,7 +297,9 @@ def refusal(response: Any) -> str:
 
 
 def versions_tried(user: str, api: str, since: int, kafka_versions: dict[int, tuple[int, int]]) -> Iterator[int]:
-    """The first and the last one that both serve; all for the user without rights."""
+    """The first and the last version that both brokers serve; all of them for the user without
+    rights.
+    """
     first, last = VERSIONS[api]
     low, high = kafka_versions.get(KEYS[api], (first, last))
     common = range(max(first, low, since), min(last, high) + 1)

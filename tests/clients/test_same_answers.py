@@ -3,9 +3,10 @@
 `tests/clients/kafka-4.1-responses.json` holds the responses of Apache Kafka 4.1, and
 `kafka-4.3-responses.json` those of 4.3 to the APIs of share groups and streams groups, and to
 InitProducerId in two phases: by API and case, for each range of versions (`"0-3"`). What follows
-the name of an API says how its broker is set. `pytest tests/clients/test_same_answers.py --against
-kafka --record-responses` writes them; without the option, `--against kafka` checks that they are
-still true. `KNOWN_DIFFERENCES` has the intended differences.
+the name of an API says which settings its broker has. `pytest
+tests/clients/test_same_answers.py --against kafka --record-responses` writes the files; without
+the option, `--against kafka` checks that they are still true. `KNOWN_DIFFERENCES` has the intended
+differences.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ from tests.clients.topic_cases import TOPIC_CASES
 from tests.clients.transaction_cases import TRANSACTION_CASES, init_producer_id_in_two_phases
 from tests.jars import KAFKA_4_3
 
-ALL_CASES = (
+OLDER_CASES = (
     *TOPIC_CASES,
     *CONFIG_CASES,
     *PRODUCER_CASES,
@@ -58,14 +59,14 @@ BROKERS = {
     NO_TWO_PHASES: "unstable_broker",
     **{each.__name__: "telemetry_broker" for each in TELEMETRY_CASES},
 }
-CASES = {each.__name__: each for each in (*ALL_CASES, *NEWER_CASES)} | TWO_PHASE_CASES
-OF_4_3 = {*(each.__name__ for each in NEWER_CASES), *TWO_PHASE_CASES}
+CASES = {each.__name__: each for each in (*OLDER_CASES, *NEWER_CASES)} | TWO_PHASE_CASES
+APIS_OF_4_3 = {*(each.__name__ for each in NEWER_CASES), *TWO_PHASE_CASES}
 SETTINGS = {"num_partitions": 1, "group_initial_rebalance_delay_ms": 0}
 
 
 class KnownDifference(NamedTuple):
-    """Differences of APIs. `api`, `where`: patterns that match the API's name and the place (`case:
-    .path`) from the start.
+    """Differences of APIs. `api` matches the whole name of an API, `where` the beginning of
+    `case: .path Kafka …, we …`.
     """
 
     api: str
@@ -121,16 +122,18 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
         "read_share_group_state_summary",
         r".*\.leader_epoch Kafka 0, we (2|-1)",
-        "it is the last leader's, and Kafka's is 0",
+        "Ottla returns the last leader's, and Kafka 0",
     ),
     KnownDifference(
         "(initialize|delete)_share_group_state|read_share_group_state_summary",
         "(an unknown partition|an unknown topic|without a topic|a partition below all): ",
-        "the group coordinator asks for partitions that exist alone",
+        "the group coordinator sends these requests only for partitions that exist",
     ),
     KnownDifference("initialize_share_group_state", "a state epoch below all: ", NO_CHECK),
     KnownDifference(
-        ".*_share_group_state(_summary)?", r"without a group: \.results\[0\]", "every partition is answered"
+        ".*_share_group_state(_summary)?",
+        r"without a group: \.results\[0\]",
+        "Ottla returns an error of every partition",
     ),
     KnownDifference("read_share_group_state", "a leader epoch below all: ", NO_CHECK),
     KnownDifference(
@@ -164,7 +167,7 @@ def broker_under_test(new_broker: NewBroker) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def newer_broker(new_broker: NewBroker, broker_kind: str) -> Iterator[BrokerProcess]:
-    """Apache Kafka is of a version that serves streams groups."""
+    """A broker; with Apache Kafka, of a version that serves streams groups."""
     version = {"version": KAFKA_4_3} if broker_kind == "kafka" else {}
     with new_broker(**SETTINGS, **version, group_streams_initial_rebalance_delay_ms=0) as broker:
         yield broker
@@ -172,8 +175,9 @@ def newer_broker(new_broker: NewBroker, broker_kind: str) -> Iterator[BrokerProc
 
 @pytest.fixture(scope="module")
 def unstable_settings(broker_kind: str) -> dict[str, object]:
-    """Settings of Apache Kafka with which it serves the version of InitProducerId that has two
-    phases, which is not stable."""
+    """Settings with which Apache Kafka serves the version of InitProducerId that has two phases and
+    is not stable. Ottla needs none.
+    """
     is_kafka = broker_kind == "kafka"
     return {"version": KAFKA_4_3, "unstable_api_versions_enable": True} if is_kafka else {}
 
@@ -206,7 +210,7 @@ def recording(request: pytest.FixtureRequest) -> bool:
 
 @pytest.mark.parametrize("api", CASES)
 def test_responses_equal_kafkas(api: str, request: pytest.FixtureRequest, broker_kind: str, recording: bool) -> None:
-    is_new = api in OF_4_3
+    is_new = api in APIS_OF_4_3
     broker: BrokerProcess = request.getfixturevalue(BROKERS.get(api, "newer_broker" if is_new else "broker_under_test"))
     stored = Path(__file__).with_name(f"kafka-{'4.3' if is_new else '4.1'}-responses.json")
     recorded = json.loads(stored.read_text()) if stored.exists() else {}
@@ -227,7 +231,9 @@ def test_responses_equal_kafkas(api: str, request: pytest.FixtureRequest, broker
 
 
 async def collect_responses(bootstrap: str, api: str, versions: list[int] | None) -> dict[int, dict[str, Json]]:
-    """The responses by version and case. `versions` None: those that both sides support."""
+    """The responses by version and case. `versions` None: those that the broker and the tests
+    support.
+    """
     host, _, port = bootstrap.partition(":")
     name = api.partition(" ")[0]
     if versions is None:
@@ -265,8 +271,8 @@ def group_by_version_range(found: dict[int, dict[str, Json]]) -> dict[str, dict[
     return {case: {f"{low}-{high}": answer for low, high, answer in runs} for case, runs in cases.items()}
 
 
-def versions_in(runs: str) -> range:
-    low, _, high = runs.partition("-")
+def versions_in(version_range: str) -> range:
+    low, _, high = version_range.partition("-")
     return range(int(low), int(high) + 1)
 
 
@@ -292,7 +298,7 @@ def to_json_text(recorded: dict[str, dict[str, dict[str, Json]]]) -> str:
 
 
 def differences(wanted: dict[str, dict[str, Json]], got: dict[str, dict[str, Json]]) -> Iterator[str]:
-    """One line per differing place, with the versions in which it differs."""
+    """One line for each difference, with the versions that have it."""
     lines: dict[str, list[int]] = {}
     for case in wanted | got:
         theirs, ours = by_version(wanted.get(case, {})), by_version(got.get(case, {}))

@@ -46,8 +46,8 @@ MECHANISMS = ("PLAIN", *SCRAM)
 
 @dataclass(frozen=True)
 class SaslBroker:
-    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users; `sasl` one with
-    SASL.
+    """`broker.bootstrap` is a PLAINTEXT listener, whose clients are super users. `sasl` is one
+    with SASL.
     """
 
     broker: BrokerProcess
@@ -99,7 +99,7 @@ def set_password(secured: SaslBroker, user: str, password: str, mechanism: Scram
 
 
 def login(mechanism: str, user: str = "alice", password: str = "") -> dict[str, Any]:
-    """Settings of librdkafka. Without `password`, that of alice."""
+    """Settings of librdkafka. The default of `password` is that of alice."""
     return {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": mechanism,
@@ -321,7 +321,7 @@ def test_removed_credential_closes_the_sessions_that_logged_in_with_it(
         set_password(secured, "dora", "secret", ScramMechanism.SCRAM_SHA_512)
         removed = await open_session("dora", "SCRAM-SHA-256")
         others = [await open_session("dora", "SCRAM-SHA-512"), await open_session("emil", "SCRAM-SHA-256")]
-        set_password(secured, "dora", "another", ScramMechanism.SCRAM_SHA_256)  # which leaves sessions open
+        set_password(secured, "dora", "another", ScramMechanism.SCRAM_SHA_256)  # a new password leaves sessions open
         assert removed.is_open
         removal = UserScramCredentialDeletion("dora", ScramMechanism.SCRAM_SHA_256)
         secured.admin.alter_user_scram_credentials([removal])["dora"].result(WITHIN_S)

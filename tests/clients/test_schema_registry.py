@@ -25,7 +25,7 @@ USER = '{"type": "record", "name": "User", "namespace": "shop", "fields": [{"nam
 USER_PRINTED = '{"type":"record","name":"User","namespace":"shop","fields":[{"name":"name","type":"string"}]}'
 
 
-def user(*fields: str) -> str:
+def user_schema(*fields: str) -> str:
     return USER_PRINTED.replace("]}", "".join(f",{field}" for field in fields) + "]}")
 
 
@@ -80,14 +80,14 @@ def test_a_schema_keeps_its_version_and_id_when_it_is_registered_again(client: S
 def test_an_incompatible_schema_is_refused_with_the_name_of_the_field(client: SchemaRegistryClient, name: str) -> None:
     client.register_schema(name, Schema(USER, "AVRO"))
     with pytest.raises(SchemaRegistryError) as refused:
-        client.register_schema(name, Schema(user(AGE), "AVRO"))
+        client.register_schema(name, Schema(user_schema(AGE), "AVRO"))
     assert refused.value.error_code == 409 and refused.value.http_status_code == 409
     assert "READER_FIELD_MISSING_DEFAULT_VALUE" in str(refused.value) and "'age'" in str(refused.value)
-    assert not client.test_compatibility(name, Schema(user(AGE), "AVRO"))
-    assert client.test_compatibility(name, Schema(user(AGE_OR_0), "AVRO"))
+    assert not client.test_compatibility(name, Schema(user_schema(AGE), "AVRO"))
+    assert client.test_compatibility(name, Schema(user_schema(AGE_OR_0), "AVRO"))
     client.set_compatibility(name, "FORWARD")
-    assert client.test_compatibility(name, Schema(user(AGE), "AVRO"))
-    client.register_schema(name, Schema(user(AGE), "AVRO"))
+    assert client.test_compatibility(name, Schema(user_schema(AGE), "AVRO"))
+    client.register_schema(name, Schema(user_schema(AGE), "AVRO"))
     assert client.get_versions(name) == [1, 2]
 
 
@@ -126,7 +126,7 @@ def test_errors_have_the_codes_that_clients_look_for(
     assert refused.value.error_code == code
 
 
-def test_subjects_are_soft_deleted_and_then_for_good(client: SchemaRegistryClient, name: str, url: str) -> None:
+def test_subjects_are_deleted_softly_and_then_permanently(client: SchemaRegistryClient, name: str, url: str) -> None:
     schema_id = client.register_schema(name, Schema(f'{{"type":"fixed","name":"{name.replace("-", "_")}","size":4}}'))
     with pytest.raises(SchemaRegistryError) as refused:
         client.delete_subject(name, permanent=True)
@@ -180,12 +180,14 @@ def test_metadata_rules_and_contexts_are_kept(url: str, name: str) -> None:
     }
     subject = f":.lab:{name}"
     answer = requests.post(f"{url}/subjects/{subject}/versions", json=body, timeout=30)
-    assert answer.json() == {"id": 1}, "a context has ids of its own, and no field that older clients do not know"
-    kept = requests.get(f"{url}/subjects/{subject}/versions/latest", timeout=30).json()
-    assert kept["metadata"] == body["metadata"] and kept["ruleSet"] == body["ruleSet"]
-    assert set(kept) == {"subject", "version", "id", "metadata", "ruleSet", "schema"}
+    assert answer.json() == {"id": 1}, (
+        "a context has ids of its own, and the response no field that older clients do not know"
+    )
+    stored = requests.get(f"{url}/subjects/{subject}/versions/latest", timeout=30).json()
+    assert stored["metadata"] == body["metadata"] and stored["ruleSet"] == body["ruleSet"]
+    assert set(stored) == {"subject", "version", "id", "metadata", "ruleSet", "schema"}
     assert requests.get(f"{url}/contexts/.lab/subjects", timeout=30).json() == [subject]
-    assert subject in requests.get(f"{url}/subjects", timeout=30).json(), "of every context"
+    assert subject in requests.get(f"{url}/subjects", timeout=30).json(), "the list has the subjects of every context"
     assert subject not in requests.get(f"{url}/subjects?subjectPrefix=", timeout=30).json()
     assert ".lab" in requests.get(f"{url}/contexts", timeout=30).json()
 
@@ -281,8 +283,8 @@ def test_a_hostile_schema_costs_nobody_else(
 def test_others_are_served_while_a_schema_of_5_mb_is_registered(
     registry_broker: BrokerProcess, client: SchemaRegistryClient, url: str, name: str
 ) -> None:
-    """While one client registers it, others read schemas and produce records, again and again."""
-    known = client.register_schema(name, Schema(USER, "AVRO"))
+    """While one client registers the large schema, another reads a schema and produces records."""
+    known_id = client.register_schema(name, Schema(USER, "AVRO"))
     topic, bootstrap = f"{name}-records", registry_broker.bootstrap
     rd.create_topic(bootstrap, topic)
     fields = ",".join(f'{{"name":"f{number}","type":"int"}}' for number in range(165_000))
@@ -293,11 +295,11 @@ def test_others_are_served_while_a_schema_of_5_mb_is_registered(
     with ThreadPoolExecutor(1) as other:
         registered = other.submit(SchemaRegistryClient({"url": url}).register_schema, f"{name}-large", large)
         while not registered.done():
-            assert SchemaRegistryClient({"url": url}).get_schema(known).schema_str == USER_PRINTED
+            assert SchemaRegistryClient({"url": url}).get_schema(known_id).schema_str == USER_PRINTED
             producer.produce(topic, b"x")
             assert producer.flush(10) == 0
             served += 1
-    assert served >= 3, f"others were served {served} times"  # on a machine that runs other tests, 8
+    assert served >= 3, f"others were served {served} times"  # 8 on a machine that runs other tests
     try:
         assert registered.result()
     except SchemaRegistryError as refused:
@@ -313,13 +315,13 @@ def test_a_topic_that_validates_schemas_refuses_records_of_unknown_ones(
     validation: dict[str, Any] = {setting: "true"}
     rd.create_topic(bootstrap, topic, **validation)
     context = SerializationContext(topic, MessageField.VALUE)
-    other = client.register_schema(f"{name}-of-another-topic", Schema(user(AGE), "AVRO"))
+    other = client.register_schema(f"{name}-of-another-topic", Schema(user_schema(AGE), "AVRO"))
     data = AvroSerializer(client, USER)({"name": "Ottla"}, context)
-    refused: list[ck.KafkaError | None] = []
+    errors: list[ck.KafkaError | None] = []
     producer = ck.Producer({"bootstrap.servers": bootstrap, "retries": 3})
     values = [b"no id", b"\0\0", b"\0" + other.to_bytes(4, "big") + b"x", b"\0\x7f\xff\xff\xffx"]
     for value in [*values, data, None]:
-        producer.produce(topic, value, key=b"k", on_delivery=lambda error, _: refused.append(error))
+        producer.produce(topic, value, key=b"k", on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(30) == 0
-    assert [error and error.code() for error in refused] == [ck.KafkaError.INVALID_RECORD] * 4 + [None, None]
+    assert [error and error.code() for error in errors] == [ck.KafkaError.INVALID_RECORD] * 4 + [None, None]
     assert [message.value() for message in rd.consume(bootstrap, topic)] == [data, None]

@@ -20,13 +20,13 @@ class Registry:
     url: str
 
     def call(self, method: str, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
-        """The body of the response, which has this status."""
+        """Sends a request; returns the body of the response, which must have this status."""
         response = requests.request(method, self.url + path, json=body, timeout=30, **options)
         assert response.status_code == status, response.text
         return response.json()
 
     def register(self, subject: str, schema: object, **fields: Any) -> int:
-        """The schema's id. `schema`: its text, or its JSON."""
+        """Registers a schema, which is text or JSON; returns its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         return int(self.call("POST", f"/subjects/{subject}/versions", {"schema": text, **fields})["id"])
 

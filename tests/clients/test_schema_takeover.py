@@ -75,10 +75,10 @@ def test_serializers_write_the_ids_of_the_other_registry_and_read_its_records(
     assert JSONSerializer(ITEM, client)({"name": "k", "count": 1}, context("kitem")) == JSON_RECORD
     read = JSONDeserializer(None, schema_registry_client=client)(JSON_RECORD, context("kitem"))
     assert read == {"name": "k", "count": 1}
-    known = client.get_latest_version("kparcel-value").schema_id
+    known_id = client.get_latest_version("kparcel-value").schema_id
     parcel = Parcel(name="k", weight=5)
     record = ProtobufSerializer(Parcel, client, NEWER_FORMAT)(parcel, context("kparcel"))
-    assert record is not None and int.from_bytes(record[1:5]) == known
+    assert record is not None and int.from_bytes(record[1:5]) == known_id
     assert ProtobufDeserializer(Parcel, NEWER_FORMAT, client)(record, context("kparcel")) == parcel
     for subject in ("kuser-value", "kitem-value", "kparcel-value"):
         assert client.get_versions(subject) == [1]
@@ -89,7 +89,7 @@ def test_a_deleted_setting_is_deleted_in_every_form_of_its_key(broker: BrokerPro
     keys = {message.key() for message in rd.consume(broker.bootstrap, "_schemas") if b'"CONFIG"' in message.key()}
     requests.delete(f"{url}/config", timeout=30).raise_for_status()
     last: dict[bytes, Any] = {message.key(): message.value() for message in rd.consume(broker.bootstrap, "_schemas")}
-    of_all = [key for key in keys if json.loads(key).get("subject") is None]
-    assert of_all and [last[key] for key in of_all] == [None] * len(of_all)
+    global_keys = [key for key in keys if json.loads(key).get("subject") is None]
+    assert global_keys and [last[key] for key in global_keys] == [None] * len(global_keys)
     broker.restart()
     assert requests.get(f"{url}/config", timeout=30).json() == {"compatibilityLevel": "BACKWARD"}

@@ -37,7 +37,7 @@ VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableShareConsumer"
 
 @pytest.fixture(scope="module")
 def quick(new_broker: NewBroker) -> Iterator[BrokerProcess]:
-    """Locks are held for one second."""
+    """A broker whose share groups lock records for one second."""
     with new_broker(group_share_record_lock_duration_ms=1000) as broker:
         yield broker
 
@@ -47,15 +47,15 @@ def run_tool(broker: BrokerProcess, main: str, *arguments: str) -> str:
 
 
 def run_with_member(broker: BrokerProcess, name: str, test: Callable[[ShareMember], Awaitable[None]]) -> None:
-    """A member of a group that begins at the log's start, of a topic with ten records."""
+    """Runs `test` with a member of a group that begins at the start of a topic with ten records."""
     rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 10))
     begin_at_earliest(broker, name)
     run_in_session(ShareMember(name, name, broker.bootstrap), test)
 
 
-def parse_columns(output: str) -> list[list[str]]:
-    """The columns of a table without its head."""
+def parse_rows(output: str) -> list[list[str]]:
+    """The rows of a table without its heading, split into columns."""
     return [line.split() for line in output.splitlines() if line.strip()][1:]
 
 
@@ -68,7 +68,7 @@ def test_kafkas_console_consumer_reads_each_record_once(broker: BrokerProcess, n
     read = run_tool(broker, CONSUMER, "--topic", name, "--group", name, "--max-messages", "20", "--timeout-ms", "20000")
     assert sorted(read.split("\n")) == sorted(["", *(f"value {number}" for number in range(20))])
     offsets = run_tool(broker, GROUP_COMMAND, "--describe", "--group", name)
-    assert parse_columns(offsets) == [[name, name, "0", "10", "0"], [name, name, "1", "10", "0"]]
+    assert parse_rows(offsets) == [[name, name, "0", "10", "0"], [name, name, "1", "10", "0"]]
     assert "Empty" in run_tool(broker, GROUP_COMMAND, "--describe", "--group", name, "--state")
     assert name in run_tool(broker, GROUP_COMMAND, "--list").split()
     run_tool(broker, GROUP_COMMAND, "--delete-offsets", "--group", name, "--topic", name)
@@ -87,7 +87,7 @@ def test_a_java_share_consumer_acknowledges_each_record_once(broker: BrokerProce
         assert sum(each["count"] for each in events if each["name"] == event) == 50, events
     assert all(each["success"] for each in events if each["name"] == "offsets_acknowledged")
     described = run_tool(broker, GROUP_COMMAND, "--describe", "--group", name)
-    assert parse_columns(described) == [[name, name, "0", "50", "0"]]
+    assert parse_rows(described) == [[name, name, "0", "50", "0"]]
 
 
 def test_ottla_share_shows_members_and_lag(quick: BrokerProcess, name: str) -> None:
@@ -360,8 +360,8 @@ def test_administrators_set_and_delete_offsets(quick: BrokerProcess, name: str) 
         await member.heartbeat(epoch=-1)
         altered = await member.send(1, "alter_share_group_offsets", 0, **wanted)
         assert altered.responses[0].partitions[0].error_code is ErrorCode.none
-        asked = [{"group_id": name, "topics": None}]
-        response = await member.send(1, "describe_share_group_offsets", 1, groups=asked)
+        all_topics = [{"group_id": name, "topics": None}]
+        response = await member.send(1, "describe_share_group_offsets", 1, groups=all_topics)
         [partition] = response.groups[0].topics[0].partitions
         assert (partition.start_offset, partition.error_code) == (6, ErrorCode.none)
         member.epoch, member.assigned = 0, {}
@@ -370,7 +370,7 @@ def test_administrators_set_and_delete_offsets(quick: BrokerProcess, name: str) 
         again, _ = await member.fetch(1)
         assert [one.offset for one in again] == [6, 7, 8, 9]
         await member.acknowledge(1, [(0, 6, 7, ACCEPT)])
-        response = await member.send(1, "describe_share_group_offsets", 1, groups=asked)
+        response = await member.send(1, "describe_share_group_offsets", 1, groups=all_topics)
         assert response.groups[0].topics[0].partitions[0].lag == 2
 
     run_with_member(quick, name, test)

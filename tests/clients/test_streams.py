@@ -120,7 +120,7 @@ def start_word_count(
         "commit.interval.ms": str(commit_interval_ms),
         "processing.guarantee": guarantee,
         "num.stream.threads": "2",
-        "statestore.cache.max.bytes": "0",  # counts are written at once, not before the commit
+        "statestore.cache.max.bytes": "0",  # counts are written at once, not only before a commit
         "group.protocol": protocol,
         **(CLASSIC if protocol == "classic" else {}),
     }.items():
@@ -297,8 +297,10 @@ def test_counts_are_exact_after_kills_of_the_application(
         rd.create_topic(broker.bootstrap, topic, PARTITIONS)
     wanted: Counter[str] = Counter()
 
-    def finds_open_transaction_of_more_lines() -> bool:
-        """After a pause the application commits at once, and only then at its interval."""
+    def write_lines_and_find_open_transaction() -> bool:
+        """More lines are needed: after a pause the application commits at once, and later at its
+        interval.
+        """
         for partition in range(PARTITIONS):
             wanted.update(write_lines(broker, name, partition))
         return has_open_transaction(broker, f"{name}-counts")
@@ -307,7 +309,7 @@ def test_counts_are_exact_after_kills_of_the_application(
         with streams_jvm() as (gateway, jvm):
             application = start_word_count(gateway, broker, name, tmp_path, guarantee, protocol, 2000)
             wait_for_counts(broker, name, wanted, application.state)
-            eventually(finds_open_transaction_of_more_lines, within_s=60)
+            eventually(write_lines_and_find_open_transaction, within_s=60)
             jvm.kill()
     with streams_jvm() as (gateway, _), run_word_count(gateway, broker, name, tmp_path, guarantee, protocol) as state:
         wait_for_counts(broker, name, wanted, state)

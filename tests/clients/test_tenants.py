@@ -34,16 +34,16 @@ PRESENT, ABSENT = f"{OTHER}.orders", f"{OTHER}.absent"
 PASSWORD: Final = "secret"
 RESPONSE_WITHIN_S: Final = 10.0
 MODULES: Final = "org.apache.kafka.common.security"
-EVERY: Final[dict[str, dict[str, Any]]] = {
+NON_ZERO_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "produce": {"acks": -1},
     "describe_acls": {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1},
 }
-"""Fields of a request that names nothing, where they are not the zero value."""
+"""Fields of requests that must not have the zero value, by API."""
 WITHOUT_LOGIN = ("sasl_handshake", "sasl_authenticate")
 WITHOUT_NAMES = ("get_telemetry_subscriptions", "push_telemetry")
 """APIs whose requests have no names, and whose responses depend on the time of the last request."""
-NOT_ASKED = (*WITHOUT_LOGIN, *WITHOUT_NAMES)
-APIS = [ApiKey(key).name.lower() for key in SERVED_VERSIONS if ApiKey(key).name.lower() not in NOT_ASKED]
+NOT_TRIED = (*WITHOUT_LOGIN, *WITHOUT_NAMES)
+APIS = [ApiKey(key).name.lower() for key in SERVED_VERSIONS if ApiKey(key).name.lower() not in NOT_TRIED]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +162,7 @@ def versions(api: str) -> list[int]:
 @pytest.mark.parametrize("api", APIS)
 def test_listings_omit_resources_of_other_tenants(shared: SharedBroker, api: str) -> None:
     for version in versions(api):
-        shown = asyncio.run(response_as_text(shared, api, version, EVERY.get(api, {})))
+        shown = asyncio.run(response_as_text(shared, api, version, NON_ZERO_FIELDS.get(api, {})))
         assert OTHER not in shown, f"{api} {version}: {shown}"
 
 
@@ -172,7 +172,7 @@ def test_a_name_of_another_tenant_gets_the_response_of_one_that_does_not_exist(s
         cls = request_class(int(ApiKey[api.upper()]), version)
         shown = []
         for it in (PRESENT, ABSENT):
-            fields = {**without_unset(name_everything(cls, it)), **EVERY.get(api, {})}
+            fields = {**without_unset(name_everything(cls, it)), **NON_ZERO_FIELDS.get(api, {})}
             shown.append(asyncio.run(response_as_text(shared, api, version, fields)).replace(it, "NAME"))
         assert shown[0] == shown[1], f"{api} {version}"
 
@@ -180,7 +180,7 @@ def test_a_name_of_another_tenant_gets_the_response_of_one_that_does_not_exist(s
 def test_a_tenant_sees_what_is_its_own(shared: SharedBroker) -> None:
     """Shows that the lists in the tests above are empty because of the tenant."""
     shown = {
-        api: asyncio.run(response_as_text(shared, api, versions(api)[-1], EVERY.get(api, {})))
+        api: asyncio.run(response_as_text(shared, api, versions(api)[-1], NON_ZERO_FIELDS.get(api, {})))
         for api in ("metadata", "list_groups", "describe_topic_partitions")
     }
     assert all("acme.orders" in it for it in shown.values()), shown

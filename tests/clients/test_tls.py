@@ -1,5 +1,5 @@
-"""Clients over TLS: librdkafka, kafka-python, aiokafka, Java's and `ottla`, with and without client
-certificates.
+"""Clients over TLS: librdkafka, kafka-python, aiokafka, Java's tools and `ottla`, with and without
+client certificates.
 """
 
 import asyncio
@@ -30,7 +30,9 @@ WITHIN_S = 30.0
 
 @dataclass(frozen=True)
 class TlsBroker:
-    """`tls` and `mutual` are addresses of listeners; `mutual` requires client certificates."""
+    """`tls` and `mutual` are addresses of listeners; `mutual` requires client certificates.
+    `alice` are the paths of a client's certificate and of its key.
+    """
 
     broker: BrokerProcess
     authority: CertificateAuthority
@@ -57,24 +59,24 @@ def secured(new_broker: NewBroker, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def librdkafka_settings(secured: TlsBroker, *, certificate: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"security_protocol": "SSL", "ssl_ca_location": str(secured.authority.certificate)}
+    settings: dict[str, Any] = {"security_protocol": "SSL", "ssl_ca_location": str(secured.authority.certificate)}
     if certificate:
-        found |= {"ssl_certificate_location": str(secured.alice[0]), "ssl_key_location": str(secured.alice[1])}
-    return found
+        settings |= {"ssl_certificate_location": str(secured.alice[0]), "ssl_key_location": str(secured.alice[1])}
+    return settings
 
 
 @pytest.mark.parametrize("mutual", [False, True], ids=["tls", "mutual"])
 def test_librdkafka_produces_consumes_and_joins_a_group(secured: TlsBroker, name: str, mutual: bool) -> None:
-    at, how = secured.mutual if mutual else secured.tls, librdkafka_settings(secured, certificate=mutual)
+    address, how = secured.mutual if mutual else secured.tls, librdkafka_settings(secured, certificate=mutual)
     rd.create_topic(secured.broker.bootstrap, name, 1)
-    assert rd.produce(at, name, messages(), compression_type="lz4", **how) == list(range(50))
-    assert rd.to_messages(rd.consume(at, name, 50, **how)) == messages()
-    with rd.open_consumer(at, name, **how) as reader:
+    assert rd.produce(address, name, messages(), compression_type="lz4", **how) == list(range(50))
+    assert rd.to_messages(rd.consume(address, name, 50, **how)) == messages()
+    with rd.open_consumer(address, name, **how) as reader:
         reader.subscribe([name])
         got = [rd.poll_message(reader).value() for _ in range(50)]
         reader.commit(asynchronous=False)
     assert got == [it.value for it in messages()]
-    with rd.open_consumer(at, name, **how) as reader:
+    with rd.open_consumer(address, name, **how) as reader:
         assert reader.committed([ck.TopicPartition(name, 0)])[0].offset == 50
 
 
@@ -93,14 +95,14 @@ def test_clients_without_trust_or_certificate_are_rejected(secured: TlsBroker, n
     rd.create_topic(secured.broker.bootstrap, name, 1)
     others = create_certificate_authority(tmp_path / "others", ["127.0.0.1"], ["localhost"])
     distrusts = {"security_protocol": "SSL", "ssl_ca_location": str(others.certificate)}
-    for at, how in (
+    for address, how in (
         (secured.tls, distrusts),
         (secured.mutual, librdkafka_settings(secured, certificate=False)),
         (secured.tls, {}),
         (secured.broker.bootstrap, librdkafka_settings(secured, certificate=False)),
     ):
         with pytest.raises(ck.KafkaException, match="_MSG_TIMED_OUT"):
-            rd.produce(at, name, rd.numbered_messages(0, 1), **{"message_timeout_ms": 1500, **how})
+            rd.produce(address, name, rd.numbered_messages(0, 1), **{"message_timeout_ms": 1500, **how})
     assert rd.produce(secured.broker.bootstrap, name, rd.numbered_messages(0, 1)) == [0]
     if secured.broker.kind == "ottla":
         for line in (
@@ -127,9 +129,9 @@ def test_ottla_command_connects_over_tls(secured: TlsBroker, name: str, tmp_path
     assert ottla("topics", "create", name).returncode == 0
     assert ottla("produce", name, stdin_text="one\ntwo\n").returncode == 0
     assert ottla("consume", name, "--from", "beginning", "--exit").stdout == "one\ntwo\n"
-    shown = tmp_path / "no-certificate.properties"
-    shown.write_text(f"security.protocol=SSL\nssl.ca.location={secured.authority.certificate}\n")
-    for config in (shown, None):
+    without_certificate = tmp_path / "no-certificate.properties"
+    without_certificate.write_text(f"security.protocol=SSL\nssl.ca.location={secured.authority.certificate}\n")
+    for config in (without_certificate, None):
         refused = ottla("topics", "list", config=config)
         assert (refused.returncode, refused.stdout) == (4, "")
         assert refused.stderr.startswith("ottla: ") and refused.stderr.count("\n") == 1, refused.stderr
@@ -164,14 +166,14 @@ def test_aiokafka_connects_over_tls(secured: TlsBroker, name: str) -> None:
         "ssl_context": context,
     }
 
-    async def there_and_back() -> list[bytes | None]:
+    async def produce_and_consume() -> list[bytes | None]:
         async with AIOKafkaProducer(**how) as producer:
             for it in messages():
                 await producer.send_and_wait(name, it.value, it.key)
         async with AIOKafkaConsumer(name, group_id=name, auto_offset_reset="earliest", **how) as reader:
             return [(await reader.getone()).value for _ in range(50)]
 
-    assert asyncio.run(asyncio.wait_for(there_and_back(), WITHIN_S)) == [it.value for it in messages()]
+    assert asyncio.run(asyncio.wait_for(produce_and_consume(), WITHIN_S)) == [it.value for it in messages()]
 
 
 def test_java_tools_connect_over_tls(secured: TlsBroker, name: str, classpath: str, tmp_path: Path) -> None:
@@ -203,10 +205,10 @@ def test_java_tools_connect_over_tls(secured: TlsBroker, name: str, classpath: s
     assert " 200 " in groups
 
 
-def tool(classpath: str, main: str, at: str, config: Path, *arguments: str, stdin: str = "") -> str:
+def tool(classpath: str, main: str, bootstrap: str, config: Path, *arguments: str, stdin: str = "") -> str:
     flag = {"ConsoleProducer": "--producer.config", "consumer.ConsoleConsumer": "--consumer.config"}.get(main)
     command = java_command(
-        *(classpath, f"org.apache.kafka.tools.{main}", "--bootstrap-server", at),
+        *(classpath, f"org.apache.kafka.tools.{main}", "--bootstrap-server", bootstrap),
         *(flag or "--command-config", str(config), *arguments),
     )
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)

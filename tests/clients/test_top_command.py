@@ -38,7 +38,7 @@ def produce_all_the_time(broker: BrokerProcess, topic: str) -> Iterator[None]:
 
 
 def commit_first_offset(broker: BrokerProcess) -> None:
-    """The group `slow` has read one record of `busy`."""
+    """Commits an offset of the group `slow`, as if it had read one record of `busy`."""
     consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "slow"})
     consumer.commit(offsets=[ck.TopicPartition("busy", 0, 1)], asynchronous=False)
     consumer.close()

@@ -1,4 +1,4 @@
-"""Transactions with confluent-kafka (librdkafka): atomic, fenced, with offsets, and what
+"""Transactions with confluent-kafka (librdkafka): atomicity, fencing, offsets, and what
 read_committed and read_uncommitted consumers see.
 """
 
@@ -98,10 +98,8 @@ def test_new_instance_fences_the_former_one(broker: BrokerProcess, name: str) ->
     assert eventually(lambda: read_values(broker, name, COMMITTED) == [b"of the current one"])
 
 
-def consume_and_transform(
-    broker: BrokerProcess, source: str, target: str, finish: Callable[[ck.Producer], None]
-) -> None:
-    """Copies every record of `source` in one transaction, with the group's offsets."""
+def copy_in_transaction(broker: BrokerProcess, source: str, target: str, finish: Callable[[ck.Producer], None]) -> None:
+    """Copies the ten records of `source` in one transaction, with the group's offsets."""
     producer = transactional_producer(broker, f"{source}-copy")
     with rd.open_consumer(broker.bootstrap, group=f"{source}-group", auto_offset_reset="earliest") as reader:
         reader.subscribe([source])
@@ -127,9 +125,9 @@ def test_offsets_are_committed_with_the_records(broker: BrokerProcess, name: str
     rd.create_topic(broker.bootstrap, target)
     sent = [b"%d" % number for number in range(10)]
     produce_values(broker, name, sent)
-    consume_and_transform(broker, name, target, lambda producer: producer.abort_transaction(30))
+    copy_in_transaction(broker, name, target, lambda producer: producer.abort_transaction(30))
     assert committed_offset(broker, f"{name}-group", name) == ck.OFFSET_INVALID
-    consume_and_transform(broker, name, target, lambda producer: producer.commit_transaction(30))
+    copy_in_transaction(broker, name, target, lambda producer: producer.commit_transaction(30))
     assert eventually(lambda: committed_offset(broker, f"{name}-group", name) == 10)
     assert eventually(lambda: read_values(broker, target, COMMITTED) == sent)
 

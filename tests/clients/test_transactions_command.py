@@ -48,7 +48,7 @@ def begin_transaction(broker: BrokerProcess, name: str) -> ck.Producer:
     return producer
 
 
-def begin_hanging(broker: BrokerProcess, topic: str) -> None:
+def begin_hanging_transaction(broker: BrokerProcess, topic: str) -> None:
     """Appends a batch of a transaction that no coordinator knows."""
     batch = encode_values(
         b"hanging", producer_id=HANGING_PRODUCER, producer_epoch=3, base_sequence=0, transactional=True
@@ -89,7 +89,7 @@ def test_open_transaction_is_listed_described_and_fenced(broker: BrokerProcess, 
 
 def test_hanging_transaction_is_found_and_aborted(unverified: BrokerProcess, name: str) -> None:
     rd.create_topic(unverified.bootstrap, name)
-    begin_hanging(unverified, name)
+    begin_hanging_transaction(unverified, name)
     rd.produce(unverified.bootstrap, name, rd.numbered_messages(0, 1))
     assert rd.consume(unverified.bootstrap, name, isolation_level="read_committed") == []
 
@@ -109,7 +109,7 @@ def test_hanging_transaction_is_found_and_aborted(unverified: BrokerProcess, nam
 
 def test_hanging_transaction_is_aborted_by_its_producer(unverified: BrokerProcess, name: str) -> None:
     rd.create_topic(unverified.bootstrap, name)
-    begin_hanging(unverified, name)
+    begin_hanging_transaction(unverified, name)
     by_producer = ("--producer-id", str(HANGING_PRODUCER), "--producer-epoch", "3", "--coordinator-epoch", "0")
     assert run_command(unverified, "abort", f"{name}:0", *by_producer, "--yes")[0] == 0
     assert read_json(unverified, "find-hanging", "--topic", name, "--older-than", "0s") == []

@@ -1,5 +1,5 @@
 """Random walks: the same random requests get the same responses from Apache Kafka and Ottla, for a
-few seeds; in some of them several users send the requests, with rules that change, in others
+few seeds. In some walks several users send the requests, with rules that change, in others
 producers run transactions, or members of groups of the consumer protocol or of streams groups join,
 commit and leave, or members of share groups acquire and acknowledge records.
 """
@@ -50,7 +50,7 @@ def test_same_walks_of_share_groups_get_the_same_responses(chosen: Sequence[Walk
 
 
 def check_walks(version: str, walks: Sequence[Walk]) -> None:
-    """`version`: of Apache Kafka."""
+    """`version` is that of Apache Kafka."""
     with run_both_brokers(version) as (kafka, ottla):
         outcomes = asyncio.run(run_walks(kafka, ottla, walks))
     assert not [str(each) for each in outcomes if each.verdict is Verdict.DIFFERS]
@@ -59,8 +59,8 @@ def check_walks(version: str, walks: Sequence[Walk]) -> None:
 
 
 async def run_walks(kafka: SecuredBroker, ottla: SecuredBroker, walks: Sequence[Walk]) -> list[WalkOutcome]:
-    runs = await create_runner(kafka, ottla)
+    runner = await create_runner(kafka, ottla)
     try:
-        return [await runs.minimize(await runs.walk(*walk)) for walk in walks]
+        return [await runner.minimize(await runner.walk(*walk)) for walk in walks]
     finally:
-        runs.close()
+        runner.close()

@@ -52,12 +52,12 @@ def get(command: BrokerProcess, path: str) -> str:
 
 
 def test_a_worker_that_dies_comes_back_with_every_acknowledged_record(workers: BrokerProcess) -> None:
-    both = f"127.0.0.1:{workers.port},127.0.0.1:{workers.port + 1}"
-    rd.create_topic(both, "t", PARTITIONS)
-    leaders = rd.admin_client(both).list_topics("t", timeout=20).topics["t"].partitions
+    bootstrap = f"127.0.0.1:{workers.port},127.0.0.1:{workers.port + 1}"
+    rd.create_topic(bootstrap, "t", PARTITIONS)
+    leaders = rd.admin_client(bootstrap).list_topics("t", timeout=20).topics["t"].partitions
     assert {it.leader for it in leaders.values()} == {1, 2}
     assert get(workers, "/readyz") == "ok\n"
-    producer = ck.Producer({"bootstrap.servers": both, "enable.idempotence": True, "acks": "all", "linger.ms": 1})
+    producer = ck.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all", "linger.ms": 1})
     errors: list[ck.KafkaError] = []
 
     def delivered(error: ck.KafkaError | None, _: ck.Message) -> None:
@@ -84,7 +84,7 @@ def test_a_worker_that_dies_comes_back_with_every_acknowledged_record(workers: B
     assert pids(workers)[1] == before[1]
     assert pids(workers)[2] != before[2]
     for partition in range(PARTITIONS):
-        values = rd.values_of(rd.consume(both, "t", partition=partition))
+        values = rd.values_of(rd.consume(bootstrap, "t", partition=partition))
         assert values == [b"%d" % number for number in range(partition, 6000, PARTITIONS)]
     eventually(lambda: 'ottla_worker_ready{worker="2"} 1\n' in get(workers, "/metrics"))
     metrics = get(workers, "/metrics")

@@ -13,38 +13,38 @@ TOPIC, BROKER, LOGGER, GROUP, METRICS = 2, 4, 8, 32, 16
 
 
 async def metadata(session: ApiSession) -> None:
-    there = await session.create_topic("there", 2)
+    topic = await session.create_topic("there", 2)
 
     def topic_fields(*names: str) -> dict[str, Any]:
         return {"topics": [{"topic_id": None, "name": name} for name in names], "allow_auto_topic_creation": False}
 
     await session.send_case("all topics", topics=None if session.version else (), only_own=True)
-    await session.send_case("no topic", topics=() if session.version else [{"name": there}])
-    await session.send_case("a topic", **topic_fields(there))
-    await session.send_case("the same topic twice", **topic_fields(there, there))
-    await session.send_case("rights", **topic_fields(there), include_topic_authorized_operations=True)
-    await session.send_case("rights of the cluster", **topic_fields(there), include_cluster_authorized_operations=True)
+    await session.send_case("no topic", topics=() if session.version else [{"name": topic}])
+    await session.send_case("a topic", **topic_fields(topic))
+    await session.send_case("the same topic twice", **topic_fields(topic, topic))
+    await session.send_case("rights", **topic_fields(topic), include_topic_authorized_operations=True)
+    await session.send_case("rights of the cluster", **topic_fields(topic), include_cluster_authorized_operations=True)
     if session.version >= 4:
         await session.send_case("unknown, not to be made", **topic_fields(session.unique_name("unknown")))
-        await session.send_case("there and unknown", **topic_fields(there, session.unique_name("unknown")))
+        await session.send_case("there and unknown", **topic_fields(topic, session.unique_name("unknown")))
     await session.send_case("unknown, to be made", topics=[{"topic_id": None, "name": session.unique_name("made")}])
     await session.send_case("a bad name", topics=[{"topic_id": None, "name": "a bad/name"}])
     await session.send_case("a name too long", topics=[{"topic_id": None, "name": "x" * 250}])
     await session.send_case("an empty name", topics=[{"topic_id": None, "name": ""}])
     await session.send_case("the name ..", topics=[{"topic_id": None, "name": ".."}])
     if session.version >= 10:
-        await session.send_case("by id", topics=[{"topic_id": session.ids[there], "name": None}])
-        await session.send_case("by id and name", topics=[{"topic_id": session.ids[there], "name": there}])
+        await session.send_case("by id", topics=[{"topic_id": session.ids[topic], "name": None}])
+        await session.send_case("by id and name", topics=[{"topic_id": session.ids[topic], "name": topic}])
         await session.send_case("unknown id", topics=[{"topic_id": UNKNOWN_ID, "name": None}])
         await session.send_case("neither id nor name", topics=[{"topic_id": None, "name": None}])
         await session.send_case(
             "ids and names mixed",
-            topics=[{"topic_id": session.ids[there], "name": None}, {"topic_id": None, "name": there}],
+            topics=[{"topic_id": session.ids[topic], "name": None}, {"topic_id": None, "name": topic}],
         )
 
 
 async def create_topics(session: ApiSession) -> None:
-    def wanted(
+    def topic_fields(
         suffix: str,
         partitions: int = 1,
         replicas: int = 1,
@@ -63,48 +63,48 @@ async def create_topics(session: ApiSession) -> None:
     async def ask(case: str, *topics: dict[str, Any], **more: Any) -> None:
         await session.send_case(case, topics=topics, timeout=10_000, **more)
 
-    await ask("a topic", wanted("a", 2))
-    await ask("the same again", wanted("a", 2))
-    await ask("only validated", wanted("b"), validate_only=True)
-    await ask("only validated, there already", wanted("a"), validate_only=True)
-    await ask("only validated, bad", wanted("b", 0), validate_only=True)
-    await ask("twice in one request", wanted("c"), wanted("c"))
-    await ask("one good, one bad", wanted("d"), wanted("e", 0))
-    await ask("default numbers", wanted("f", -1, -1))
-    await ask("no partitions", wanted("g", 0))
-    await ask("fewer than none", wanted("g", -2))
-    await ask("no replicas", wanted("g", 1, 0))
-    await ask("replicas -2", wanted("g", 1, -2))
-    await ask("more replicas than brokers", wanted("g", 1, 2))
-    await ask("a bad name", wanted("", full_name="a bad name"))
-    await ask("an empty name", wanted("", full_name=""))
-    await ask("the name .", wanted("", full_name="."))
-    await ask("a name too long", wanted("", full_name="x" * 250))
-    await ask("collides", wanted("x.y"), wanted("x_y"))
-    await ask("p.q", wanted("p.q"))
-    await ask("collides with one that is there", wanted("p_q"))
+    await ask("a topic", topic_fields("a", 2))
+    await ask("the same again", topic_fields("a", 2))
+    await ask("only validated", topic_fields("b"), validate_only=True)
+    await ask("only validated, there already", topic_fields("a"), validate_only=True)
+    await ask("only validated, bad", topic_fields("b", 0), validate_only=True)
+    await ask("twice in one request", topic_fields("c"), topic_fields("c"))
+    await ask("one good, one bad", topic_fields("d"), topic_fields("e", 0))
+    await ask("default numbers", topic_fields("f", -1, -1))
+    await ask("no partitions", topic_fields("g", 0))
+    await ask("fewer than none", topic_fields("g", -2))
+    await ask("no replicas", topic_fields("g", 1, 0))
+    await ask("replicas -2", topic_fields("g", 1, -2))
+    await ask("more replicas than brokers", topic_fields("g", 1, 2))
+    await ask("a bad name", topic_fields("", full_name="a bad name"))
+    await ask("an empty name", topic_fields("", full_name=""))
+    await ask("the name .", topic_fields("", full_name="."))
+    await ask("a name too long", topic_fields("", full_name="x" * 250))
+    await ask("collides", topic_fields("x.y"), topic_fields("x_y"))
+    await ask("p.q", topic_fields("p.q"))
+    await ask("collides with one that is there", topic_fields("p_q"))
     await session.send("find_coordinator", coordinator_keys=[session.unique_name("group")])
-    await ask("an internal topic", wanted("", full_name="__consumer_offsets"), validate_only=True)
-    await ask("the metadata log", wanted("", full_name="__cluster_metadata"))
-    await ask("assigned", wanted("h", -1, -1, [(0, [1]), (1, [1])]))
-    await ask("assigned and counted", wanted("i", 1, 1, [(0, [1])]))
-    await ask("assigned and counted replicas", wanted("i", -1, 1, [(0, [1])]))
-    await ask("assigned with a gap", wanted("i", -1, -1, [(0, [1]), (2, [1])]))
-    await ask("assigned from 1", wanted("i", -1, -1, [(1, [1])]))
-    await ask("assigned twice", wanted("i", -1, -1, [(0, [1]), (0, [1])]))
-    await ask("assigned to nobody", wanted("i", -1, -1, [(0, [])]))
-    await ask("assigned to one broker twice", wanted("i", -1, -1, [(0, [1, 1])]))
-    await ask("assigned to an unknown broker", wanted("i", -1, -1, [(0, [99])]))
-    await ask("assigned with unequal factors", wanted("i", -1, -1, [(0, [1]), (1, [1, 1])]))
-    await ask("with configs", wanted("j", cleanup_policy="compact", retention_ms="1000"))
-    await ask("unknown config", wanted("k", no_such_thing="1"))
-    await ask("bad number", wanted("k", retention_ms="soon"))
-    await ask("number too small", wanted("k", retention_ms="-2"))
-    await ask("bad word", wanted("k", cleanup_policy="shred"))
-    await ask("no value", wanted("k", retention_ms=None))
-    await ask("bad number of one that is there", wanted("a", retention_ms="soon"))
-    await ask("contradicting configs", wanted("k", min_compaction_lag_ms="10", max_compaction_lag_ms="5"))
-    await ask("an old config", wanted("k", message_format_version="3.0"))
+    await ask("an internal topic", topic_fields("", full_name="__consumer_offsets"), validate_only=True)
+    await ask("the metadata log", topic_fields("", full_name="__cluster_metadata"))
+    await ask("assigned", topic_fields("h", -1, -1, [(0, [1]), (1, [1])]))
+    await ask("assigned and counted", topic_fields("i", 1, 1, [(0, [1])]))
+    await ask("assigned and counted replicas", topic_fields("i", -1, 1, [(0, [1])]))
+    await ask("assigned with a gap", topic_fields("i", -1, -1, [(0, [1]), (2, [1])]))
+    await ask("assigned from 1", topic_fields("i", -1, -1, [(1, [1])]))
+    await ask("assigned twice", topic_fields("i", -1, -1, [(0, [1]), (0, [1])]))
+    await ask("assigned to nobody", topic_fields("i", -1, -1, [(0, [])]))
+    await ask("assigned to one broker twice", topic_fields("i", -1, -1, [(0, [1, 1])]))
+    await ask("assigned to an unknown broker", topic_fields("i", -1, -1, [(0, [99])]))
+    await ask("assigned with unequal factors", topic_fields("i", -1, -1, [(0, [1]), (1, [1, 1])]))
+    await ask("with configs", topic_fields("j", cleanup_policy="compact", retention_ms="1000"))
+    await ask("unknown config", topic_fields("k", no_such_thing="1"))
+    await ask("bad number", topic_fields("k", retention_ms="soon"))
+    await ask("number too small", topic_fields("k", retention_ms="-2"))
+    await ask("bad word", topic_fields("k", cleanup_policy="shred"))
+    await ask("no value", topic_fields("k", retention_ms=None))
+    await ask("bad number of one that is there", topic_fields("a", retention_ms="soon"))
+    await ask("contradicting configs", topic_fields("k", min_compaction_lag_ms="10", max_compaction_lag_ms="5"))
+    await ask("an old config", topic_fields("k", message_format_version="3.0"))
     await ask("no topics")
 
 
@@ -126,63 +126,63 @@ async def delete_topics(session: ApiSession) -> None:
     if session.version >= 6:
         fourth = await session.create_topic("d")
 
-        async def by(case: str, *topics: tuple[str | None, UUID | None]) -> None:
+        async def ask_by_name_or_id(case: str, *topics: tuple[str | None, UUID | None]) -> None:
             await session.send_case(
-                case, timeout=10_000, topics=[{"name": name, "topic_id": known} for name, known in topics]
+                case, timeout=10_000, topics=[{"name": name, "topic_id": topic_id} for name, topic_id in topics]
             )
 
-        await by("unknown id", (None, UNKNOWN_ID))
-        await by("neither name nor id", (None, None))
-        await by("name and id", (fourth, session.ids[fourth]))
-        await by("name and unknown id", (fourth, UNKNOWN_ID))
-        await by("by name and by id", (fourth, None), (None, session.ids[fourth]))
+        await ask_by_name_or_id("unknown id", (None, UNKNOWN_ID))
+        await ask_by_name_or_id("neither name nor id", (None, None))
+        await ask_by_name_or_id("name and id", (fourth, session.ids[fourth]))
+        await ask_by_name_or_id("name and unknown id", (fourth, UNKNOWN_ID))
+        await ask_by_name_or_id("by name and by id", (fourth, None), (None, session.ids[fourth]))
         fifth = await session.create_topic("e")
-        await by("by id", (None, session.ids[fifth]))
-        await by("by id again", (None, session.ids[fifth]))
+        await ask_by_name_or_id("by id", (None, session.ids[fifth]))
+        await ask_by_name_or_id("by id again", (None, session.ids[fifth]))
 
 
 async def create_partitions(session: ApiSession) -> None:
-    there = await session.create_topic("there", 2)
+    topic = await session.create_topic("there", 2)
 
     async def ask(case: str, name: str, count: int, assigned: Any = None, validate_only: bool = False) -> None:
         assignments = None if assigned is None else [{"broker_ids": brokers} for brokers in assigned]
         wanted = {"name": name, "count": count, "assignments": assignments}
         await session.send_case(case, topics=[wanted], timeout=10_000, validate_only=validate_only)
 
-    await ask("as many as there are", there, 2)
-    await ask("fewer", there, 1)
-    await ask("none", there, 0)
-    await ask("less than none", there, -1)
+    await ask("as many as there are", topic, 2)
+    await ask("fewer", topic, 1)
+    await ask("none", topic, 0)
+    await ask("less than none", topic, -1)
     await ask("unknown topic", session.unique_name("unknown"), 3)
     await ask("a bad name", "a bad name", 3)
-    await ask("only validated", there, 3, validate_only=True)
-    await ask("more", there, 3)
-    await ask("assigned", there, 4, [[1]])
-    await ask("assigned nothing", there, 5, [])
-    await ask("assigned too many", there, 5, [[1], [1]])
-    await ask("assigned to an unknown broker", there, 5, [[99]])
-    await ask("assigned to nobody", there, 5, [[]])
-    await ask("assigned to one broker twice", there, 5, [[1, 1]])
-    twice = [{"name": there, "count": count, "assignments": None} for count in (5, 6)]
+    await ask("only validated", topic, 3, validate_only=True)
+    await ask("more", topic, 3)
+    await ask("assigned", topic, 4, [[1]])
+    await ask("assigned nothing", topic, 5, [])
+    await ask("assigned too many", topic, 5, [[1], [1]])
+    await ask("assigned to an unknown broker", topic, 5, [[99]])
+    await ask("assigned to nobody", topic, 5, [[]])
+    await ask("assigned to one broker twice", topic, 5, [[1, 1]])
+    twice = [{"name": topic, "count": count, "assignments": None} for count in (5, 6)]
     await session.send_case("twice in one request", topics=twice, timeout=10_000, validate_only=False)
     await session.send_case("no topics", topics=(), timeout=10_000, validate_only=False)
 
 
 async def delete_records(session: ApiSession) -> None:
-    there = await session.create_topic("there", 2, [encode_values(b"0", b"1", b"2"), encode_values(b"3", b"4")])
+    topic = await session.create_topic("there", 2, [encode_values(b"0", b"1", b"2"), encode_values(b"3", b"4")])
 
     async def ask(case: str, name: str, *wanted: tuple[int, int]) -> None:
         partitions = [{"partition_index": index, "offset": offset} for index, offset in wanted]
         await session.send_case(case, topics=[{"name": name, "partitions": partitions}], timeout=10_000)
 
-    await ask("before 2", there, (0, 2))
-    await ask("before 1 then", there, (0, 1))
-    await ask("beyond the end", there, (0, 6))
-    await ask("before -2", there, (0, -2))
-    await ask("all", there, (0, -1))
-    await ask("of an empty partition", there, (1, -1))
-    await ask("of an empty partition, before 0", there, (1, 0))
-    await ask("unknown partition", there, (9, 0), (0, 5))
+    await ask("before 2", topic, (0, 2))
+    await ask("before 1 then", topic, (0, 1))
+    await ask("beyond the end", topic, (0, 6))
+    await ask("before -2", topic, (0, -2))
+    await ask("all", topic, (0, -1))
+    await ask("of an empty partition", topic, (1, -1))
+    await ask("of an empty partition, before 0", topic, (1, 0))
+    await ask("unknown partition", topic, (9, 0), (0, 5))
     await ask("unknown topic", session.unique_name("unknown"), (0, 0))
     compacted = await session.create_topic("compacted", 1, [encode_values(b"0")], cleanup_policy="compact")
     await ask("of a compacted topic", compacted, (0, 1))
@@ -200,30 +200,30 @@ async def describe_cluster(session: ApiSession) -> None:
 
 
 async def describe_log_dirs(session: ApiSession) -> None:
-    there = await session.create_topic("there", 2, [encode_values(b"0", b"1", b"2")])
-    await session.send_case("a topic", topics=[{"topic": there, "partitions": [0, 1]}])
-    await session.send_case("a partition", topics=[{"topic": there, "partitions": [0]}])
-    await session.send_case("an unknown partition", topics=[{"topic": there, "partitions": [9]}])
+    topic = await session.create_topic("there", 2, [encode_values(b"0", b"1", b"2")])
+    await session.send_case("a topic", topics=[{"topic": topic, "partitions": [0, 1]}])
+    await session.send_case("a partition", topics=[{"topic": topic, "partitions": [0]}])
+    await session.send_case("an unknown partition", topics=[{"topic": topic, "partitions": [9]}])
     await session.send_case("an unknown topic", topics=[{"topic": session.unique_name("unknown"), "partitions": [0]}])
     await session.send_case("nothing", topics=())
     await session.send_case("everything", topics=None, only_own=True)
 
 
 async def alter_replica_log_dirs(session: ApiSession) -> None:
-    there = await session.create_topic("there", 2, [encode_values(b"0", b"1", b"2")])
+    existing = await session.create_topic("there", 2, [encode_values(b"0", b"1", b"2")])
     described = await session.send("describe_log_dirs", topics=None)
     home = described.results[0].log_dir
 
     async def ask(case: str, path: str, topic: str, *partitions: int) -> None:
         await session.send_case(case, dirs=[{"path": path, "topics": [{"name": topic, "partitions": partitions}]}])
 
-    await ask("to where they are", home, there, 0, 1)
-    await ask("an unknown directory", "/no/such/directory", there, 0)
-    await ask("a relative path", home.lstrip("/"), there, 0)
-    await ask("an unknown partition", home, there, 0, 9)
+    await ask("to where they are", home, existing, 0, 1)
+    await ask("an unknown directory", "/no/such/directory", existing, 0)
+    await ask("a relative path", home.lstrip("/"), existing, 0)
+    await ask("an unknown partition", home, existing, 0, 9)
     await ask("an unknown topic", home, session.unique_name("unknown"), 0)
     await ask("a topic whose name is too long", home, "x" * 240, 0)
-    await ask("no partition", home, there)
+    await ask("no partition", home, existing)
     await session.send_case("no directory", dirs=())
 
 

@@ -1,4 +1,4 @@
-"""Requests of transactions. Each function is named after an API."""
+"""Requests of transactions. Each function of `TRANSACTION_CASES` is named after an API."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ class Producer(NamedTuple):
 
 
 async def wait_for_coordinator(session: ApiSession, key: str, key_type: int) -> None:
-    """Returns when the coordinator serves; creates its topic if missing."""
+    """Returns when the coordinator is found, after the creation of its topic if that is missing."""
 
     async def is_found() -> bool:
         found = await session.send("find_coordinator", key_type=key_type, coordinator_keys=(key,))
@@ -34,7 +34,7 @@ async def wait_for_coordinator(session: ApiSession, key: str, key_type: int) -> 
 
 
 async def create_producer(session: ApiSession, suffix: str = "tx") -> Producer:
-    """A transactional producer with a new id, whose coordinator serves."""
+    """Creates a producer with a new transactional id, for which the coordinator serves."""
     transactional_id = session.unique_name(suffix)
     await wait_for_coordinator(session, transactional_id, 1)
     found: list[Any] = []
@@ -115,34 +115,34 @@ async def init_producer_id_in_two_phases(session: ApiSession) -> None:
 
 
 async def add_partitions_to_txn(session: ApiSession) -> None:
-    there = await session.create_topic("there", 3)
+    topic = await session.create_topic("there", 3)
     producer = await create_producer(session)
 
-    async def ask(case: str, asking: Producer, *topics: tuple[str, tuple[int, ...]], **more: Any) -> None:
-        await session.send_case(case, **adding_fields(asking, *topics, **more))
+    async def ask(case: str, sender: Producer, *topics: tuple[str, tuple[int, ...]], **more: Any) -> None:
+        await session.send_case(case, **adding_fields(sender, *topics, **more))
 
     if session.version >= 4:
-        await ask("verified, of none", producer, (there, (0,)), verify_only=True)
-    await ask("two partitions", producer, (there, (0, 1)))
-    await ask("again", producer, (there, (0, 1)))
+        await ask("verified, of none", producer, (topic, (0,)), verify_only=True)
+    await ask("two partitions", producer, (topic, (0, 1)))
+    await ask("again", producer, (topic, (0, 1)))
     if session.version >= 4:
-        await ask("verified", producer, (there, (0, 1)), verify_only=True)
-        await ask("verified, one not there", producer, (there, (0, 2)), verify_only=True)
-        await ask("verified, another epoch", producer._replace(producer_epoch=9), (there, (0,)), verify_only=True)
-        await ask("verified, another id", producer._replace(producer_id=1 << 40), (there, (0,)), verify_only=True)
+        await ask("verified", producer, (topic, (0, 1)), verify_only=True)
+        await ask("verified, one not there", producer, (topic, (0, 2)), verify_only=True)
+        await ask("verified, another epoch", producer._replace(producer_epoch=9), (topic, (0,)), verify_only=True)
+        await ask("verified, another id", producer._replace(producer_id=1 << 40), (topic, (0,)), verify_only=True)
         unknown = producer._replace(transactional_id=session.unique_name("none"))
-        await ask("verified, unknown", unknown, (there, (0,)), verify_only=True)
-    await ask("an unknown topic", producer, (there, (0,)), (session.unique_name("unknown"), (0,)))
-    await ask("an unknown partition", producer, (there, (0, 9)))
-    await ask("an older epoch", producer._replace(producer_epoch=-1), (there, (0,)))
-    await ask("a later epoch", producer._replace(producer_epoch=9), (there, (0,)))
-    await ask("another producer id", producer._replace(producer_id=1 << 40), (there, (0,)))
-    await ask("an unknown id", producer._replace(transactional_id=session.unique_name("none")), (there, (0,)))
-    await ask("an empty id", producer._replace(transactional_id=""), (there, (0,)))
+        await ask("verified, unknown", unknown, (topic, (0,)), verify_only=True)
+    await ask("an unknown topic", producer, (topic, (0,)), (session.unique_name("unknown"), (0,)))
+    await ask("an unknown partition", producer, (topic, (0, 9)))
+    await ask("an older epoch", producer._replace(producer_epoch=-1), (topic, (0,)))
+    await ask("a later epoch", producer._replace(producer_epoch=9), (topic, (0,)))
+    await ask("another producer id", producer._replace(producer_id=1 << 40), (topic, (0,)))
+    await ask("an unknown id", producer._replace(transactional_id=session.unique_name("none")), (topic, (0,)))
+    await ask("an empty id", producer._replace(transactional_id=""), (topic, (0,)))
     await ask("no topic", producer)
     await end_transaction(session, producer, committed=True)
     if session.version < 4:
-        await ask("after the end", producer, (there, (2,)))
+        await ask("after the end", producer, (topic, (2,)))
 
 
 async def add_offsets_to_txn(session: ApiSession) -> None:
@@ -150,8 +150,8 @@ async def add_offsets_to_txn(session: ApiSession) -> None:
     group = session.unique_name("group")
     await wait_for_coordinator(session, group, 0)
 
-    async def ask(case: str, asking: Producer) -> None:
-        await session.send_case(case, group_id=group, **asking._asdict())
+    async def ask(case: str, sender: Producer) -> None:
+        await session.send_case(case, group_id=group, **sender._asdict())
 
     await ask("a group", producer)
     await ask("again", producer)
@@ -162,10 +162,10 @@ async def add_offsets_to_txn(session: ApiSession) -> None:
 
 
 async def end_txn(session: ApiSession) -> None:
-    there = await session.create_topic("there", 2)
+    topic = await session.create_topic("there", 2)
 
-    async def ask(case: str, asking: Producer, committed: bool) -> Any:
-        return await session.send_case(case, committed=committed, **asking._asdict())
+    async def ask(case: str, sender: Producer, committed: bool) -> Any:
+        return await session.send_case(case, committed=committed, **sender._asdict())
 
     empty = await create_producer(session, "empty")
     await ask("commit of nothing", empty, True)
@@ -173,7 +173,7 @@ async def end_txn(session: ApiSession) -> None:
         await ask("abort of nothing", empty, False)
     for word, committed in (("commit", True), ("abort", False)):
         producer = await create_producer(session, word)
-        await add_partitions(session, producer, there, 0, 1)
+        await add_partitions(session, producer, topic, 0, 1)
         await ask(f"{word}, a later epoch", producer._replace(producer_epoch=9), committed)
         await ask(f"{word}, another producer id", producer._replace(producer_id=1 << 40), committed)
         await ask(word, producer, committed)
@@ -188,12 +188,12 @@ async def end_txn(session: ApiSession) -> None:
 
 
 async def txn_offset_commit(session: ApiSession) -> None:
-    there = await session.create_topic("there", 2)
+    main_topic = await session.create_topic("there", 2)
     producer = await create_producer(session)
     group = session.unique_name("group")
     await wait_for_coordinator(session, group, 0)
 
-    async def ask(case: str, asking: Producer, *partitions: int, topic: str = there, **more: Any) -> None:
+    async def ask(case: str, sender: Producer, *partitions: int, topic: str = main_topic, **more: Any) -> None:
         offsets = [
             {"partition_index": index, "committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": "m"}
             for index in partitions
@@ -205,7 +205,7 @@ async def txn_offset_commit(session: ApiSession) -> None:
             "group_instance_id": None,
         } | more
         topics = [{"name": topic, "partitions": offsets}]
-        await session.send_case(case, topics=topics, **asking._asdict(), **fields)
+        await session.send_case(case, topics=topics, **sender._asdict(), **fields)
 
     if session.version < 5:
         await ask("not in the transaction", producer, 0)
@@ -221,7 +221,7 @@ async def txn_offset_commit(session: ApiSession) -> None:
         "offset_fetch",
         version=9,
         require_stable=True,
-        groups=[{"group_id": group, "topics": [{"name": there, "partition_indexes": (0, 1)}]}],
+        groups=[{"group_id": group, "topics": [{"name": main_topic, "partition_indexes": (0, 1)}]}],
     )
     session.responses["offsets of an open transaction"] = [
         one.error_code.name for one in pending.groups[0].topics[0].partitions
@@ -230,14 +230,14 @@ async def txn_offset_commit(session: ApiSession) -> None:
 
 
 async def describe_transactions(session: ApiSession) -> None:
-    there = await session.create_topic("there", 3)
+    topic = await session.create_topic("there", 3)
     producer = await create_producer(session)
 
     async def ask(case: str, *ids: str) -> None:
         await session.send_case(case, transactional_ids=ids)
 
     await ask("empty", producer.transactional_id)
-    await add_partitions(session, producer, there, 0, 2)
+    await add_partitions(session, producer, topic, 0, 2)
     await ask("ongoing", producer.transactional_id)
     await end_transaction(session, producer, committed=False)
     await ask("aborted", producer.transactional_id)
@@ -247,9 +247,9 @@ async def describe_transactions(session: ApiSession) -> None:
 
 
 async def list_transactions(session: ApiSession) -> None:
-    there = await session.create_topic("there", 1)
+    topic = await session.create_topic("there", 1)
     idle, busy = await create_producer(session, "idle"), await create_producer(session, "busy")
-    await add_partitions(session, busy, there, 0)
+    await add_partitions(session, busy, topic, 0)
 
     async def ask(case: str, states: tuple[str, ...] = (), ids: tuple[int, ...] = (), **more: Any) -> None:
         fields: dict[str, Any] = {"state_filters": states, "producer_id_filters": ids, "duration_filter": -1} | more
@@ -286,9 +286,9 @@ async def list_transactions(session: ApiSession) -> None:
 
 async def write_txn_markers(session: ApiSession) -> None:
     begun = encode_values(b"a", producer_id=4000, producer_epoch=2, base_sequence=0)
-    there = await session.create_topic("there", 2, [begun])
+    main_topic = await session.create_topic("there", 2, [begun])
 
-    async def ask(case: str, epoch: int, coordinator_epoch: int, *partitions: int, topic: str = there) -> None:
+    async def ask(case: str, epoch: int, coordinator_epoch: int, *partitions: int, topic: str = main_topic) -> None:
         marker = {
             "producer_id": 4000,
             "producer_epoch": epoch,

@@ -87,12 +87,15 @@ class BrokerPods:
         )
 
     def describe_pod(self, broker: int) -> str:
-        """The broker pod's status, events and log, for assertion messages."""
+        """The broker pod's status, newest events of the namespace and the pod's log, for assertion
+        messages.
+        """
         status = (self.get_pod(broker) or {}).get("status", {})
         events = self.api.request("GET", f"/api/v1/namespaces/{self.namespace}/events")["items"]
         return f"{self.name}-{broker}: {status}\n{[event['message'] for event in events][-8:]}\n{self.read_log(broker)}"
 
     def read_log(self, broker: int) -> str:
+        """The last 4,000 characters of a broker's log, or why it cannot be read."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{broker}/log"
         try:
             return self.api.request_text("GET", path)[-4000:]
@@ -195,7 +198,9 @@ def _http_probe(path: str) -> dict[str, Any]:
 
 
 def find_controller(bootstrap: str) -> int:
-    """The id of the controller, as a broker at `bootstrap` reports it; −1 without one."""
+    """The id of the controller, as a broker at `bootstrap` reports it; −1 if there is none or no
+    broker responds.
+    """
 
     async def request() -> int:
         async with connect(bootstrap, timeout_s=10) as client:

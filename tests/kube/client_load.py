@@ -61,8 +61,8 @@ def run_clients(
 
 
 def longest_stall_s(producer: Producer) -> float:
-    """The longest time between two acknowledgements in one partition. The producer sends to all
-    partitions in turn.
+    """The longest time between consecutive acknowledgements in one partition. The producer sends to
+    all partitions in turn.
     """
     times: dict[TopicPartition, list[float]] = defaultdict(list)
     for ack in producer.acknowledgements:

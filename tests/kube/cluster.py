@@ -75,8 +75,8 @@ class Kubernetes:
             node.tag_image(image, name)
 
     def add_node(self, images: Sequence[Path] = ()) -> Node:
-        """Adds a node and returns when it is Ready. `images` are the only archives to load; by
-        default it gets all that `load_image` loaded.
+        """Adds a node and returns when it is Ready. `images` are the archives to load besides
+        the pause image; by default, all that `load_image` loaded.
         """
         number = len(self.nodes) + 1
         address = f"{NODE_NETWORK}.{number + 10}"
@@ -93,8 +93,8 @@ class Kubernetes:
         node.power_off()
 
     def power_on(self, node: Node, images: Sequence[Path] = ()) -> None:
-        """Starts a node that was powered off and returns when it is Ready. Volumes have kept their
-        data. `images` as for `add_node`.
+        """Starts a node that was powered off and returns when it is Ready. Persistent volumes
+        have kept their data. `images` as for `add_node`.
         """
         before = self._last_heartbeat(node)
         node.power_on()

@@ -134,7 +134,7 @@ class InstalledOperator:
         return {name: float(value) for name, _, value in (it.rpartition(" ") for it in lines)}
 
     def count_writes(self) -> dict[str, float]:
-        """Number of writes by kind, without renewals of the operator's Lease."""
+        """Number of writes by metric name and labels, without renewals of the operator's Lease."""
         prefix = "ottla_operator_writes_total{"
         return {it: value for it, value in self.metrics().items() if it.startswith(prefix) and '"Lease"' not in it}
 
@@ -179,7 +179,7 @@ def describe_pods(kube: Kubernetes, namespace: str, prefix: str) -> str:
 
 
 def find_process(kube: Kubernetes, pod: str) -> int:
-    """The id of the process of a pod whose container has the pod's name in POD_NAME."""
+    """The id of a process with the pod's name in POD_NAME. Raises AssertionError without one."""
     variable = f"POD_NAME={pod}".encode()
     for node in kube.nodes:
         for pid in node.machine.list_processes():

@@ -192,14 +192,14 @@ def _list_cgroup_processes(group: str) -> list[int]:
 def kill_cgroup(group: str) -> None:
     """Sends SIGKILL to all processes of a control group until none is left."""
 
-    def is_empty() -> bool:
+    def kill_remaining() -> bool:
         members = _list_cgroup_processes(group)
         for pid in members:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return not members
 
-    eventually(is_empty, within_s=30, message=f"all processes of {group} have ended")
+    eventually(kill_remaining, within_s=30, message=f"all processes of {group} have ended")
 
 
 def remove_cgroup(group: str) -> None:

@@ -42,7 +42,7 @@ def external_bootstrap(kube: Kubernetes, resources: NamespaceClient, cluster: st
 
 @dataclass
 class ManagedCluster:
-    """`history` has every version of the namespace's resources."""
+    """`history` has every version of the namespace's Clusters, Topics, Pipelines and Mirrors."""
 
     operator: InstalledOperator
     resources: NamespaceClient

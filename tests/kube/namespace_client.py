@@ -31,7 +31,7 @@ class NamespaceClient:
         return self.api.request("POST", self.path(PLURALS[kind]), body)
 
     def patch_spec(self, kind: str, name: str, spec: dict[str, Any]) -> Json:
-        """Merges a patch into the spec."""
+        """Merges a patch into the spec; returns the resource."""
         return self.api.request("PATCH", self.path(PLURALS[kind], name), {"spec": spec})
 
     def run_pod(self, name: str, container: Json, *, pod_spec: Json, labels: Mapping[str, str]) -> tuple[bool, str]:
@@ -86,8 +86,8 @@ class NamespaceClient:
         return {it["metadata"]["name"]: it for it in items}
 
     def resource_versions(self, kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """resourceVersion of every object of these kinds, by plural and name. A kind is the
-        arguments of `list_objects`.
+        """resourceVersion of every object of these kinds, by plural and name. A kind is a
+        pair of arguments of `list_objects`.
         """
         return {
             f"{plural}/{name}": it["metadata"]["resourceVersion"]

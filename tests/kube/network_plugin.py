@@ -20,7 +20,7 @@ from tests.kube.programs import BUILD_COMMAND
 SOURCE = Path(__file__).parent / "go_network_policies"
 NAME = "kube-router"
 CHAINS = "KUBE-ROUTER|KUBE-POD-FW|KUBE-NWPLCY"
-"""Parts of the names of its chains, as a regular expression. `--cleanup-config` leaves them."""
+"""Matches the names of kube-router's chains, which `--cleanup-config` does not remove."""
 
 
 def cache_folder() -> Path:

@@ -26,7 +26,7 @@ DISABLED_PLUGINS = (
 
 
 class Node:
-    """`folder` holds all files of the node, including its containers' and volumes'."""
+    """`folder` holds all files of the node and its containers, but no persistent volumes."""
 
     def __init__(self, number: int, folder: Path, plane: ControlPlane, address: str) -> None:
         self.number = number
@@ -61,8 +61,8 @@ class Node:
         self._run_ctr("images", "tag", "--force", image, name)
 
     def power_off(self) -> None:
-        """Kills all processes. Data that containers wrote outside volumes is lost: it is on a
-        tmpfs.
+        """Kills all processes. Data that containers wrote outside persistent volumes is lost: it is
+        on a tmpfs.
         """
         self.machine.power_off()
 

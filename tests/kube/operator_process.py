@@ -13,7 +13,7 @@ from tests.ports import free_port
 from tests.waiting import eventually
 
 CHECKOUT = Path(__file__).parents[2]
-# kio imports hypothesis (8 MiB) where it is installed, as beside tests; in the image it is not.
+# kio imports hypothesis (8 MiB) if it is installed, as it is for tests and not in the image.
 PROGRAM = "import sys; sys.modules['hypothesis'] = None; from ottla_operator.cli.main import main; sys.exit(main())"
 
 

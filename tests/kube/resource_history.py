@@ -1,7 +1,7 @@
-"""Every version of the resources of a namespace, recorded by watches.
+"""Every version of some kinds of resources of a namespace, recorded by watches.
 
 Each version is evaluated as kstatus, `kubectl wait`, Flux and Argo CD evaluate it. Conditions that
-contradict each other, or that apply to an older generation than they claim, are violations.
+contradict each other or the rest of the status are violations.
 """
 
 import http.client

@@ -1,8 +1,8 @@
 """Kubeflow's Spark operator: its controller, built from its Go module, as a process beside the API
 server.
 
-Its webhook is not run: it changes pods without a template, and those of a Pipeline have one.
-`python -m tests.kube.spark_operator` builds the controller once; tests only look it up.
+Its webhook is not run: it changes only pods that have no pod template, and those of a Pipeline
+have one. `python -m tests.kube.spark_operator` builds the controller once; tests only look it up.
 """
 
 import shutil

@@ -72,7 +72,9 @@ REFUSE_OWN_IDS: Json = {
 
 @pytest.fixture
 def assigned(installed_operator: InstalledOperator) -> Iterator[NamespaceClient]:
-    """A namespace whose pods, and those of the operator's, get the id of the platform."""
+    """A new namespace. Its pods and those of the operator's namespace get the id that the platform
+    assigns.
+    """
     api = installed_operator.kube.plane.admin
     resources = NamespaceClient(api, NAMESPACE)
     resources.create_namespace()
@@ -103,7 +105,7 @@ def label(resources: NamespaceClient, namespace: str, value: str | None) -> None
 
 
 def are_policies_enforced(resources: NamespaceClient) -> bool:
-    """True if a new pod would get the id: a new policy is enforced only a moment later."""
+    """True if a new pod would get the id: a policy is enforced only a moment after its creation."""
     body = {"metadata": {"name": "trial"}, "spec": {"containers": [{"name": "trial", "image": "trial"}]}}
     pods = f"/api/v1/namespaces/{resources.namespace}/pods?dryRun=All"
     try:
@@ -121,8 +123,8 @@ def ids_of(operator: InstalledOperator, pod: str) -> tuple[int, int]:
 
 
 def operator_ids(operator: InstalledOperator) -> tuple[int, int] | None:
-    """Those of the active pod; None if its process is gone. After an upgrade the pod of before may
-    hold the Lease until its process has ended.
+    """The user and the group of the active pod; None if its process is gone. After an upgrade, a
+    former pod may hold the Lease until its process has ended.
     """
     try:
         return ids_of(operator, operator.active_pod())

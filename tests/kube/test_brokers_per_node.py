@@ -34,7 +34,7 @@ def add_node(plane: ControlPlane, name: str) -> None:
 
 
 def report_ready(plane: ControlPlane, name: str) -> None:
-    """A kubelet's heartbeat. Without one, a controller taints the node after twelve seconds."""
+    """Sends a heartbeat as a kubelet does. Without, the node is tainted after twelve seconds."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
     status = {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [ready]}
@@ -44,7 +44,7 @@ def report_ready(plane: ControlPlane, name: str) -> None:
 def wait_for(
     plane: ControlPlane, nodes: Sequence[str], condition: Callable[[], bool], message: Callable[[], str]
 ) -> None:
-    """Waits while the nodes send heartbeats."""
+    """Waits for the condition while the nodes send heartbeats."""
 
     def holds() -> bool:
         for node in nodes:
@@ -55,7 +55,7 @@ def wait_for(
 
 
 def count_pods(resources: NamespaceClient) -> dict[str | None, int]:
-    """By node that they are assigned to; None: no node can take them."""
+    """Number of pods by the node that they are assigned to; None is for pods without a node."""
     return Counter(it["spec"].get("nodeName") for it in resources.list_objects("v1", "pods").values())
 
 

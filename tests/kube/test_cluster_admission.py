@@ -60,7 +60,7 @@ def test_the_api_server_accepts_settings_in_every_form(resources: NamespaceClien
         resources.patch_spec("Topic", "flights", {"config": {"retention.ms": -2}})
 
 
-def test_an_unknown_setting_stalls_with_the_nearest_name_and_starts_no_broker(
+def test_an_unknown_setting_stalls_the_cluster_before_a_broker_starts_and_suggests_the_nearest_name(
     resources: NamespaceClient, operator: OperatorProcess
 ) -> None:
     resources.create("Cluster", "demo", {**SPEC, "config": {"num.partitons": 3}})

@@ -37,14 +37,14 @@ ROLLS_WITHIN_MS = 180_000
 
 @pytest.fixture(scope="module")
 def browser(kube: Kubernetes) -> Iterator[Browser]:
-    """On the node network, as everything after `kube`."""
-    with run_chromium() as found:
-        yield found
+    """A browser on the node network, as everything that starts after `kube`."""
+    with run_chromium() as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="module")
 def oidc(kube: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OidcServer]:
-    """At an address that pods reach, with a certificate of an authority of its own."""
+    """A server at an address that pods reach, with a certificate of an authority of its own."""
     folder = tmp_path_factory.mktemp("oidc")
     authority = create_certificate_authority(folder / "authority", [kube.plane.address], ["localhost"])
     with run_oidc_server(
@@ -112,7 +112,7 @@ def check_that_secrets_are_required(cluster: ManagedCluster, oidc: OidcServer) -
 
 @contextmanager
 def forward_port(cluster: ManagedCluster, pod: str, folder: Path) -> Iterator[None]:
-    """Forwards PORT of this machine to that of a pod inside the block."""
+    """During the block, forwards PORT of this machine to that of a pod."""
     kubeconfig = cluster.operator.kube.plane.kubeconfig()
     command: list[str | Path] = [
         find_program("control-plane"),

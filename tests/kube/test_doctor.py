@@ -44,14 +44,14 @@ def test_missing_rights_of_the_operators_account_are_reported(plane: ControlPlan
     try:
         found = examine_kubernetes(plane)["rights of default/powerless"]
         assert found == f"it may not watch clusters in all namespaces, and lacks {len(RIGHTS) - 1} other rights"
-        role = {
+        binding = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
             "metadata": {"name": "powerless"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
             "subjects": [{"kind": "ServiceAccount", "name": "powerless", "namespace": "default"}],
         }
-        plane.admin.request("POST", BINDINGS, role)
+        plane.admin.request("POST", BINDINGS, binding)
         assert examine_kubernetes(plane)["rights of default/powerless"] == "it may do what it has to"
     finally:
         plane.admin.request("DELETE", f"{path}/powerless")

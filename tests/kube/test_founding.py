@@ -1,5 +1,5 @@
 """A Cluster continues from its disks alone, on a real kubelet: one that is created again over its
-volume claims, and one of which a majority of the voters has lost its disks."""
+volume claims, and one in which a majority of the voters has lost its disks."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ LEASES_AND_ROLES = (
 
 @pytest.fixture(scope="module")
 def resources(kube: Kubernetes, installed_operator: InstalledOperator) -> Iterator[NamespaceClient]:
-    """A Cluster of three with records of a topic that has three replicas."""
+    """A Cluster of three brokers, with records in a topic that has three replicas."""
     made = NamespaceClient(kube.plane.admin, NAME)
     made.create_namespace()
     try:
@@ -70,18 +70,20 @@ def test_a_cluster_that_is_created_again_continues_on_its_claims(kube: Kubernete
 
 def test_a_cluster_without_a_majority_of_its_disks_is_recovered(kube: Kubernetes, resources: NamespaceClient) -> None:
     before = resources.get("Cluster", NAME)["status"]["clusterId"]
-    for broker in (2, 3):  # neither hands anything over, nor heals what the other leaves
+    for broker in (2, 3):  # a stopped broker neither hands anything over nor repairs what the other loses
         os.kill(find_process(kube, f"{NAME}-{broker}"), signal.SIGSTOP)
     for broker in (2, 3):
         core = f"/api/v1/namespaces/{NAME}"
         resources.api.request("DELETE", f"{core}/persistentvolumeclaims/data-{NAME}-{broker}")
         resources.api.request("DELETE", f"{core}/pods/{NAME}-{broker}?gracePeriodSeconds=0")
 
-    def is_stalled() -> bool:
+    def is_quorum_lost() -> bool:
         return resources.condition("Cluster", NAME, "Stalled").get("reason") == "QuorumLost"
 
     eventually(
-        is_stalled, within_s=120, message=lambda: f"{resources.get('Cluster', NAME)}\n{describe_pods(kube, NAME, NAME)}"
+        is_quorum_lost,
+        within_s=120,
+        message=lambda: f"{resources.get('Cluster', NAME)}\n{describe_pods(kube, NAME, NAME)}",
     )
     message = resources.condition("Cluster", NAME, "Stalled")["message"]
     assert "broker 2 has another disk; broker 3 has another disk" in message
@@ -94,7 +96,7 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered(kube: Kubernetes
 
 
 def run_in_operator_pod(kube: Kubernetes, command: str) -> str:
-    """Output of a command in a pod of the operator's image, with the operator's labels."""
+    """Output of a command in a pod with the operator's image and its labels, except `instance`."""
     (deployment,) = kube.plane.admin.request("GET", f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments")[
         "items"
     ]

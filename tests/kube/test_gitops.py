@@ -1,5 +1,5 @@
-"""Applying the same again changes nothing: the chart by a real helm, and resources as GitOps tools
-apply them while an operator reconciles them.
+"""Nothing changes when the same is applied again: the chart by a real helm, and resources that an
+operator reconciles by the requests of GitOps tools.
 """
 
 import shutil
@@ -88,13 +88,13 @@ def fields_of(crd: Json) -> dict[str, Json]:
     return fields
 
 
-def version_of(plane: ControlPlane, it: Json) -> str:
+def version_of(plane: ControlPlane, manifest: Json) -> str:
     """The object's resourceVersion; empty if it does not exist."""
-    group, plural = it["apiVersion"], f"{it['kind'].lower()}s"
+    group, plural = manifest["apiVersion"], f"{manifest['kind'].lower()}s"
     root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
-    namespace = it["metadata"].get("namespace")
+    namespace = manifest["metadata"].get("namespace")
     scope = f"/namespaces/{namespace}" if namespace else ""
-    stored = plane.admin.get(f"{root}{scope}/{plural}/{it['metadata']['name']}")
+    stored = plane.admin.get(f"{root}{scope}/{plural}/{manifest['metadata']['name']}")
     return stored["metadata"]["resourceVersion"] if stored else ""
 
 
@@ -124,6 +124,6 @@ def test_applying_resources_again_writes_nothing(plane: ControlPlane, operator: 
     assert apply_manifests() == first
 
 
-def is_reconciled(resources: NamespaceClient, it: Json) -> bool:
+def is_reconciled(resources: NamespaceClient, manifest: Json) -> bool:
     """True if the operator has reconciled the resource."""
-    return bool(resources.condition(it["kind"], it["metadata"]["name"]).get("observedGeneration"))
+    return bool(resources.condition(manifest["kind"], manifest["metadata"]["name"]).get("observedGeneration"))

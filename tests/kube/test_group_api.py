@@ -20,8 +20,8 @@ RESET, LIMIT = "share.auto.offset.reset", "share.delivery.count.limit"
 
 @pytest.fixture
 def broker() -> Iterator[BrokerProcess]:
-    """At an address of its own: the operator goes on reconciling the namespaces of earlier
-    tests.
+    """A broker at an address of its own, because the operator still reconciles the namespaces of
+    earlier tests.
     """
     with run_broker_process(f"127.9.6.{next(NUMBERS)}") as broker:
         yield broker
@@ -29,7 +29,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def resources(resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess) -> NamespaceClient:
-    """A namespace with a Cluster whose only broker is the process."""
+    """A namespace with a Cluster whose only broker is `broker`."""
     create_cluster_with_broker(resources, broker)
     return resources
 
@@ -63,7 +63,7 @@ def test_a_second_resource_of_a_group_is_stalled(resources: NamespaceClient) -> 
     assert resources.condition("Group", "workers", "Stalled")["reason"] == "NameConflict"
 
 
-def test_settings_that_brokers_reject_are_stalled_and_named(resources: NamespaceClient) -> None:
+def test_a_group_with_settings_that_brokers_reject_is_stalled_and_names_them(resources: NamespaceClient) -> None:
     resources.create("Group", "work", {**CLUSTER, "config": {LIMIT: 1000}})
     resources.wait_for_status("Group", "work", "Failed")
     stalled = resources.condition("Group", "work", "Stalled")

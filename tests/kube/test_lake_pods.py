@@ -66,7 +66,7 @@ def checkpoint(pipeline: str) -> dict[str, Any]:
     return {"s3": {"bucket": BUCKET, "prefix": f"checkpoints/{pipeline}"}}
 
 
-def topic(rest_catalog: str, store: dict[str, Any]) -> dict[str, Any]:
+def topic_spec(rest_catalog: str, store: dict[str, Any]) -> dict[str, Any]:
     catalog = {"type": "rest", "uri": rest_catalog, "secretRef": {"name": "rest"}}
     lake = {
         "iceberg": {"table": "rest.shop.rows", "catalog": catalog},
@@ -79,7 +79,7 @@ def topic(rest_catalog: str, store: dict[str, Any]) -> dict[str, Any]:
     return {"clusterRef": {"name": CLUSTER_NAME}, "partitions": 2, "lake": lake}
 
 
-def pipeline(database: PostgreSQL, store: dict[str, Any]) -> dict[str, Any]:
+def pipeline_spec(database: PostgreSQL, store: dict[str, Any]) -> dict[str, Any]:
     catalog = {
         "type": "jdbc",
         "uri": database.url,
@@ -112,11 +112,11 @@ def test_tables_of_two_catalogs_are_on_s3_with_credentials_of_secrets(
     for name, values in SECRETS.items():
         api.request("POST", secrets, {"metadata": {"name": name}, "stringData": values})
     on_store = {"endpoint": store.endpoint, "secretRef": {"name": "store"}}
-    resources.create("Topic", "visits", topic(rest_catalog, on_store))
+    resources.create("Topic", "visits", topic_spec(rest_catalog, on_store))
     resources.wait_for_status("Topic", "visits")
     rows = [(number, ["Prague", "Zürau", "Berlin"][number % 3]) for number in range(60)]
     produce(demo.bootstrap(), rows[:40])
-    resources.create("Pipeline", "sums", pipeline(database, on_store))
+    resources.create("Pipeline", "sums", pipeline_spec(database, on_store))
 
     def status(name: str) -> dict[str, Any]:
         return dict(resources.get("Pipeline", name).get("status") or {})
@@ -189,7 +189,9 @@ def read_rows(rest_catalog: str, store: S3Server) -> Counter[tuple[Any, ...]]:
 
 
 def read_sums(database: PostgreSQL, store: S3Server) -> Counter[tuple[Any, ...]]:
-    """The same of the table in PostgreSQL's catalog, by the metadata file that this names."""
+    """The rows in the table of PostgreSQL's catalog, and how often each occurs; empty before it
+    exists. The catalog names the table's metadata file.
+    """
     if database.run("SELECT to_regclass('iceberg_tables') IS NOT NULL") != [("t",)]:
         return Counter()
     found = database.run("SELECT metadata_location FROM iceberg_tables WHERE table_name = 'sums'")

@@ -24,7 +24,7 @@ def target() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def resources(resources: NamespaceClient, target: BrokerProcess, operator: OperatorProcess) -> NamespaceClient:
-    """A namespace with a Cluster whose only broker is the process."""
+    """A namespace with the Cluster `here`, whose only broker is `target`."""
     create_cluster_with_broker(resources, target, "here")
     return resources
 
@@ -40,11 +40,11 @@ def test_a_mirror_copies_and_fails_over_after_an_edit_of_its_role(
         resources.create("Mirror", "west", spec)
         resources.wait_for_status("Mirror", "west")
 
-        def in_sync() -> bool:
+        def is_in_sync() -> bool:
             return resources.condition("Mirror", "west", "InSync").get("status") == "True"
 
         eventually(
-            in_sync, within_s=60, message=lambda: f"{resources.get('Mirror', 'west')}\n{operator.daemon.log_tail()}"
+            is_in_sync, within_s=60, message=lambda: f"{resources.get('Mirror', 'west')}\n{operator.daemon.log_tail()}"
         )
         assert resources.condition("Mirror", "west", "FailoverSafe")["status"] == "True"
         status = resources.get("Mirror", "west")["status"]
@@ -135,15 +135,15 @@ def test_credentials_come_from_secrets(
         spec = {"source": source_spec, "target": {"clusterRef": {"name": "here"}}, "topics": ["*"]}
         resources.create("Mirror", "west", spec)
 
-        def ready() -> dict[str, str]:
+        def ready_condition() -> dict[str, str]:
             return resources.condition("Mirror", "west")
 
         eventually(
-            lambda: ready().get("reason") == "CredentialsUnusable",
+            lambda: ready_condition().get("reason") == "CredentialsUnusable",
             within_s=60,
             message=operator.daemon.log_tail,
         )
-        assert ready()["message"] == "Secret west-ca does not exist"
+        assert ready_condition()["message"] == "Secret west-ca does not exist"
         secrets = f"/api/v1/namespaces/{resources.namespace}/secrets"
 
         def create_secret(name: str, **values: str) -> None:
@@ -152,7 +152,9 @@ def test_credentials_come_from_secrets(
         create_secret("west-ca", **{"ca.crt": source.authority.certificate.read_text()})
         create_secret("west-login", username=USER, password=PASSWORD)
         eventually(
-            lambda: read_watermarks(target.bootstrap, "orders", 0) == (0, 50), within_s=60, message=lambda: str(ready())
+            lambda: read_watermarks(target.bootstrap, "orders", 0) == (0, 50),
+            within_s=60,
+            message=lambda: str(ready_condition()),
         )
         assert PASSWORD not in operator.daemon.log_tail() and PASSWORD not in str(resources.get("Mirror", "west"))
         resources.delete("Mirror", "west")

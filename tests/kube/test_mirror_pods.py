@@ -120,7 +120,7 @@ def test_clients_fail_over_to_the_copy_after_an_edit_of_the_role(
         assert rd.produce(target, "orders", messages([b"ours"]), partition=partition) == [200]
         consumed = rd.consume(target, "orders", partition=partition)
         assert [(it.offset(), it.value()) for it in consumed] == list(enumerate([*values, b"ours"]))
-    assert first_records(target) == [values[COMMITTED] for values in copied], (
+    assert first_values(target) == [values[COMMITTED] for values in copied], (
         "the group continues at its committed offset"
     )
     demo.resources.delete("Mirror", "west")
@@ -220,8 +220,8 @@ def test_the_old_source_mirrors_the_copy_and_becomes_the_source_again(
 def test_a_source_outside_kubernetes_is_mirrored_with_tls_and_credentials_from_secrets(
     demo: ManagedCluster, kube: Kubernetes, tmp_path: Path
 ) -> None:
-    """Apache Kafka outside Kubernetes. The operator notices a Secret that is created later, and a
-    change of one with a wrong password.
+    """The source is an Apache Kafka. The operator notices a Secret that is created later, and one
+    whose wrong password is corrected.
     """
     with run_secured_kafka(tmp_path, f"{NODE_NETWORK}.1") as source:
         rd.create_topic(source.broker.bootstrap, "invoices", 1)
@@ -279,7 +279,7 @@ def committed_offsets(bootstrap: str) -> list[int]:
         return [it.offset for it in reader.committed(partitions, timeout=20)]
 
 
-def first_records(bootstrap: str) -> list[bytes | None]:
+def first_values(bootstrap: str) -> list[bytes | None]:
     """The first value that the group reads in each partition."""
     first: dict[int, bytes | None] = {}
     with rd.open_consumer(bootstrap, GROUP) as reader:

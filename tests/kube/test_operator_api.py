@@ -14,7 +14,7 @@ from tests.kube.operator_process import OperatorProcess
 from tests.waiting import eventually
 
 SPEC = {"replicas": 3, "storage": {"size": "10Gi"}}
-# Of every object that the operator could write.
+# Kinds of the objects that the operator could write, as arguments of `list_objects`.
 KINDS = (
     ("v1", "services"),
     ("v1", "configmaps"),

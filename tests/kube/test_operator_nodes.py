@@ -114,5 +114,5 @@ def others_lead(spread: ManagedCluster, broker: int) -> bool:
     """True if clients reach the cluster and `broker` leads none of the topic's partitions."""
     try:
         return broker not in spread.leader_brokers(POWER_TOPIC)
-    except ck.KafkaException:  # Services still route to the lost broker until Kubernetes marks its pod
+    except ck.KafkaException:  # Services route to the lost broker until its pod is marked as not ready
         return False

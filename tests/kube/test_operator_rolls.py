@@ -69,7 +69,7 @@ def test_an_unavailable_image_stops_the_roll_at_one_broker_and_reverting_it_reco
 
 
 def stalled_by_image(demo: ManagedCluster) -> dict[str, str] | None:
-    """The Stalled condition, if it is True and names the image and the pull error."""
+    """The Stalled condition if it is True and names the image and the pull error, else None."""
     stalled = demo.resources.condition("Cluster", CLUSTER_NAME, "Stalled")
     is_pull_error = (
         stalled.get("status") == "True" and UNAVAILABLE in stalled["message"] and "Pull" in stalled["message"]

@@ -1,4 +1,4 @@
-"""Scaling brokers and expanding disks by the installed operator on a real kubelet, under load."""
+"""Scaling brokers under load, and expanding disks, by the installed operator on a real kubelet."""
 
 import pytest
 

@@ -51,8 +51,8 @@ def test_a_thousand_topics_become_ready_and_are_then_not_written_again(
     ready_s, mib = time.monotonic() - began, installed_operator.resident_memory_kib() / 1024
     print(f"{TOPICS} Topics created in {created_s:.1f} s, all Ready after {ready_s:.1f} s; operator: {mib:.0f} MiB")
     many.wait_for_status("Cluster", "demo")
-    # The settings that another test's broker was started with are deleted a minute after it has
-    # restarted.
+    # The former settings of a broker that another test has restarted are deleted a minute after the
+    # restart.
     eventually(
         lambda: reconciles_write_nothing(installed_operator),
         within_s=120,

@@ -1,5 +1,5 @@
 """A Cluster with a TLS listener on a real kubelet: it waits for a valid Secret, serves clients on
-node ports, and restarts brokers for a renewed certificate under load.
+node ports, and its brokers read a renewed certificate under load without a restart.
 """
 
 import base64
@@ -99,19 +99,21 @@ def tls_cluster(
 def check_that_a_valid_secret_is_required(tls_cluster: TlsCluster, first: Path) -> None:
     """Asserts that the Cluster is Stalled without pods until its Secret is complete. Writes it."""
 
-    def stalled() -> str:
+    def stalled_message() -> str:
         condition = tls_cluster.cluster.resources.condition("Cluster", NAME, "Stalled")
         is_unusable = condition.get("status") == "True" and condition["reason"] == "CertificateUnusable"
         return condition["message"] if is_unusable else ""
 
     eventually(
-        lambda: stalled() == f"spec.tls: Secret {SECRET} does not exist",
+        lambda: stalled_message() == f"spec.tls: Secret {SECRET} does not exist",
         within_s=60,
         message=tls_cluster.cluster.describe,
     )
     tls_cluster.write_secret(first, without="tls.key")
     eventually(
-        lambda: f"Secret {SECRET} has no tls.key" in stalled(), within_s=60, message=tls_cluster.cluster.describe
+        lambda: f"Secret {SECRET} has no tls.key" in stalled_message(),
+        within_s=60,
+        message=tls_cluster.cluster.describe,
     )
     assert not tls_cluster.cluster.pods()
     tls_cluster.write_secret(first)
@@ -143,7 +145,7 @@ def test_a_renewed_certificate_is_read_by_brokers_that_keep_running(tls_cluster:
     assert cluster.uids() == before
 
 
-def test_a_certificate_without_its_key_is_reported_and_restarts_no_broker(tls_cluster: TlsCluster) -> None:
+def test_a_certificate_with_the_key_of_another_is_reported_and_restarts_no_broker(tls_cluster: TlsCluster) -> None:
     cluster, before = tls_cluster.cluster, tls_cluster.cluster.uids()
     mismatched = tls_cluster.create_certificate("other")
     renewed = tls_cluster.authority.folder / "renewed.crt"

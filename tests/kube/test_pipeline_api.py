@@ -28,7 +28,7 @@ from tests.waiting import eventually
 
 SPEC = {**pipeline()["spec"], "checkpoint": {"pvc": {"size": "1Gi"}}, "trigger": {"interval": "1s"}}
 APPLICATIONS = ("sparkoperator.k8s.io/v1beta2", "sparkapplications")
-# Of every object that the operator could write.
+# Kinds of the objects that the operator could write, as arguments of `list_objects`.
 KINDS = (
     ("v1", "configmaps"),
     ("v1", "serviceaccounts"),
@@ -48,7 +48,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def resources(resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess) -> NamespaceClient:
-    """A namespace with a Cluster whose only broker is the process."""
+    """A namespace with a Cluster whose only broker is `broker`."""
     create_cluster_with_broker(resources, broker)
     return resources
 

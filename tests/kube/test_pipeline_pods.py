@@ -114,12 +114,12 @@ def test_a_new_version_takes_over_from_a_running_one(kube: Kubernetes, resources
         resources.create("Topic", topic, {"clusterRef": {"name": "demo"}, "partitions": 1})
     source = {"visits": {**SPEC["sources"]["events"], "topic": "visits"}}
 
-    def version(number: int, sql: str, sink: dict[str, Any]) -> dict[str, Any]:
+    def version_spec(number: int, sql: str, sink: dict[str, Any]) -> dict[str, Any]:
         target = {**SPEC["sinks"][0], "topic": f"by-city-{number}", **sink}
         transforms = [{"name": "counts", "sql": sql}]
         return {**SPEC, "sources": source, "transforms": transforms, "sinks": [target]}
 
-    def state(name: str) -> tuple[str, str]:
+    def state_and_phase(name: str) -> tuple[str, str]:
         status = resources.get("Pipeline", name).get("status") or {}
         return str(status.get("state")), str((status.get("replacement") or {}).get("phase"))
 
@@ -130,7 +130,7 @@ def test_a_new_version_takes_over_from_a_running_one(kube: Kubernetes, resources
     bootstrap = external_bootstrap(kube, resources, "demo")
     resources.wait_for_status("Topic", "visits")
     produce_rows(bootstrap, "Prague", "Zurau", "Prague", topic="visits")
-    resources.create("Pipeline", "city-1", version(1, "SELECT city, count(*) AS n FROM visits GROUP BY city", {}))
+    resources.create("Pipeline", "city-1", version_spec(1, "SELECT city, count(*) AS n FROM visits GROUP BY city", {}))
     eventually(
         lambda: counts(bootstrap, "by-city-1", 1) == {"Prague": 2, "Zurau": 1},
         within_s=STARTS_WITHIN_S,
@@ -138,10 +138,10 @@ def test_a_new_version_takes_over_from_a_running_one(kube: Kubernetes, resources
     )
     sql = "SELECT city, count(city) AS n, max(id) AS last FROM visits GROUP BY city"
     replaces = {"name": "city-1", "takeOver": "WhenEqual"}
-    second = {**version(2, sql, {"compareWith": "by-city-1"}), "replaces": replaces}
+    second = {**version_spec(2, sql, {"compareWith": "by-city-1"}), "replaces": replaces}
     resources.create("Pipeline", "city-2", second)
-    eventually(lambda: state("city-2")[1] == "TakenOver", within_s=STARTS_WITHIN_S, message=describe)
-    eventually(lambda: state("city-1")[0] == "Suspended", within_s=120, message=describe)
+    eventually(lambda: state_and_phase("city-2")[1] == "TakenOver", within_s=STARTS_WITHIN_S, message=describe)
+    eventually(lambda: state_and_phase("city-1")[0] == "Suspended", within_s=120, message=describe)
     produce_rows(bootstrap, "Zurau", topic="visits")
     eventually(lambda: counts(bootstrap, "by-city-2", 1) == {"Prague": 2, "Zurau": 2}, within_s=120, message=describe)
     assert counts(bootstrap, "by-city-1", 1) == {"Prague": 2, "Zurau": 1}, "the old version still writes"
@@ -218,7 +218,7 @@ def remaining_test_objects(kube: Kubernetes) -> list[str]:
 
 
 def produce_rows(bootstrap: str, *cities: str, topic: str = "events") -> None:
-    """Produces a row with this city for each argument."""
+    """Produces one row for each city."""
     rows = [json.dumps({"id": number, "city": city}).encode() for number, city in enumerate(cities)]
     rd.produce(bootstrap, topic, [Message(None, row, START_MS) for row in rows])
 

@@ -21,7 +21,7 @@ def controllers(plane: ControlPlane) -> Iterator[None]:
 
 
 def wait_for_reason(resources: NamespaceClient, reason: str) -> str:
-    """The message of Ready once it has this reason."""
+    """Waits until Ready has this reason; returns its message."""
 
     def is_reported() -> bool:
         return resources.condition("Cluster", "demo").get("reason") == reason

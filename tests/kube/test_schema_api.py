@@ -21,8 +21,8 @@ INCOMPATIBLE = TEXT.replace('"string"', '"int"')
 
 @pytest.fixture
 def broker() -> Iterator[BrokerProcess]:
-    """At an address of its own: the operator goes on reconciling the namespaces of earlier
-    tests.
+    """A broker at an address of its own, because the operator still reconciles the namespaces of
+    earlier tests.
     """
     host = f"127.9.5.{next(NUMBERS)}"
     with run_broker_process(host, {"schema.registry.listener": f"{host}:8081"}) as broker:
@@ -31,7 +31,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def resources(resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess) -> NamespaceClient:
-    """A namespace with a Cluster whose only broker is the process."""
+    """A namespace with a Cluster whose only broker is `broker`."""
     create_cluster_with_broker(resources, broker, schemaRegistry={})
     return resources
 

@@ -1,4 +1,4 @@
-"""A pod's service account token of a real API server as a login: OAUTHBEARER without a password."""
+"""Logins by OAUTHBEARER with service account tokens, which a real API server issues to pods."""
 
 import time
 from pathlib import Path
@@ -40,7 +40,7 @@ def oauth_settings(token: str) -> dict[str, Any]:
     }
 
 
-def test_service_account_logs_in_by_its_mounted_token(plane: ControlPlane, tmp_path: Path) -> None:
+def test_service_account_logs_in_by_its_token(plane: ControlPlane, tmp_path: Path) -> None:
     eventually(lambda: plane.admin.get("/api/v1/namespaces/default"), within_s=WITHIN_S)
     mounted = tmp_path / "token"
     mounted.write_text(request_token(plane, "broker"))

@@ -1,5 +1,5 @@
-"""Failures of three broker pods and of the API server: clients lose no record and read none
-twice.
+"""Failures of three broker pods and of the API server: no acknowledged record is lost or
+stored twice.
 """
 
 from collections.abc import Iterator

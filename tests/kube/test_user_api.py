@@ -55,7 +55,7 @@ def broker() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def secured(resources: NamespaceClient, broker: BrokerProcess, operator: OperatorProcess) -> NamespaceClient:
-    """A namespace with a secured Cluster whose only broker is the process."""
+    """A namespace with a secured Cluster whose only broker is `broker`."""
     create_login_secret(resources)
     listeners = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
     create_cluster_with_broker(resources, broker, listeners=listeners, authorization={"type": "ACL"})
@@ -63,7 +63,7 @@ def secured(resources: NamespaceClient, broker: BrokerProcess, operator: Operato
 
 
 def create_login_secret(resources: NamespaceClient) -> None:
-    """The Secret that the operator would make, with the passwords that the broker has already."""
+    """Creates the Secret as the operator would, with the passwords that the broker has already."""
     labels = {"app.kubernetes.io/managed-by": "ottla-operator"}
     secret = {
         "metadata": {"name": "demo-inter-broker-login", "labels": labels},
@@ -78,8 +78,8 @@ def secret_values(resources: NamespaceClient, name: str) -> dict[str, str]:
 
 
 def can_log_in(secret: dict[str, str]) -> bool:
-    """True if librdkafka can log in with the Secret's settings. The broker is a process in place of
-    the pod.
+    """True if librdkafka can log in with the Secret's settings, but at the address of the broker
+    process, which stands for the pod.
     """
     settings = dict(line.split("=", 1) for line in secret["librdkafka.properties"].splitlines())
     errors: list[KafkaError] = []
@@ -231,7 +231,7 @@ def test_rules_of_a_policy_reach_its_users_and_go_with_it(secured: NamespaceClie
 
 
 def granted(user: str) -> list[str]:
-    """The operations that rules of the broker allow to a user."""
+    """The user's rules at the broker, each with resource type, resource name and operation."""
     admin = AdminClient(
         {
             "bootstrap.servers": f"{HOST}:9091",

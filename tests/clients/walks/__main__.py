@@ -14,7 +14,7 @@ from tests.clients.walks.walk_runner import Verdict, create_runner
 from tests.jars import KAFKA, KAFKA_4_2, KAFKA_4_3
 
 VERSIONS: Final = {CONSUMERS: KAFKA_4_2, STREAMS: KAFKA_4_3, SHARES: KAFKA_4_3}
-"""Versions of Apache Kafka for themes that others do not serve, or serve otherwise."""
+"""Versions of Apache Kafka for themes that other versions do not serve, or serve differently."""
 
 
 def main() -> int:
@@ -38,12 +38,12 @@ async def run_walks(chosen: argparse.Namespace, kafka: SecuredBroker, ottla: Sec
         outcome = await runner.minimize(await runner.walk(seed, chosen.steps, chosen.theme))
         tally[outcome.verdict] += 1
         if outcome.difference is not None:
-            if (what := (outcome.difference.step.api, *outcome.difference.lines)) not in seen:
+            if (key := (outcome.difference.step.api, *outcome.difference.lines)) not in seen:
                 print(outcome, flush=True)
             else:
                 print(f"seed {seed}: same difference, {outcome.difference.lines[0]}", flush=True)
             if outcome.verdict is Verdict.DIFFERS:
-                seen.add(what)
+                seen.add(key)
         if len(seen) >= chosen.max_differences:
             break
     runner.close()

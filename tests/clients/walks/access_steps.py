@@ -1,4 +1,4 @@
-"""Steps of several users, and steps that create and delete the rules of what they may do."""
+"""Steps of several users, and steps that create and delete their access rules."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tests.clients.walks.step_generator import GROUPS, TOPICS, StepGenerator, St
 from tests.clients.walks.steps import WAIT, Reference, Step
 
 USERS: Final = ("u0", "u1", "u2")
-FIRST_RULES: Final = 4  # steps before a walk, of some rules each
+FIRST_RULES: Final = 4  # number of steps before a walk; each creates up to four rules
 ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
 DENY, ALLOW = 2, 3
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -21,10 +21,10 @@ KINDS_OF_RESOURCES: Final = {
     ResourceType.cluster: 4,
     ResourceType.transactional_id: 0.3,
 }
-NOT_ASKED: Final = frozenset(
+NOT_PROBED: Final = frozenset(
     {"describe_quorum", "describe_acls", "list_config_resources", "create_acls", "delete_acls"}
 )
-"""Their answers depend on other walks, or they are steps of their own."""
+"""APIs whose responses depend on other walks, or that have steps of their own."""
 NOT_BY_USERS: Final = frozenset({"create_delegation_token"})
 
 
@@ -81,7 +81,7 @@ def describe_acls(generator: StepGenerator) -> Step:
 
 
 def a_filter(generator: StepGenerator) -> dict[str, Any]:
-    """Some name nothing but a user; others all rules for a resource."""
+    """A filter, which names a resource or not, and a principal or not."""
     rule = a_rule(generator)
     named = generator.chance(0.5)
     pattern = generator.choose(MATCH, ANY, rule["resource_pattern_type"]) if named else ANY
@@ -101,8 +101,8 @@ def probe(probes: Callable[[Names], Iterator[Probe]], generator: StepGenerator) 
     topic, absent, group = generator.topic(), generator.choose(*TOPICS), generator.group()
     name = partial(Reference, "name")
     names = Names("u9", name((topic,)), name((absent,)), name((group,)), Reference("id", (topic,)))
-    asked = [one for one in probes(names) if one[0] not in NOT_ASKED | NOT_BY_USERS]
-    api, case, fields = generator.choose(*asked)
+    allowed = [one for one in probes(names) if one[0] not in NOT_PROBED | NOT_BY_USERS]
+    api, case, fields = generator.choose(*allowed)
     return generator.step(api, low=SINCE.get((api, case), 0), **fields)
 
 

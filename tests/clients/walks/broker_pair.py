@@ -1,4 +1,4 @@
-"""Apache Kafka and Ottla, configured so that nothing changes in them that no step requested."""
+"""Apache Kafka and Ottla, configured so that only steps change their state."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -32,7 +32,7 @@ KAFKA_PROPAGATION_S: Final = 0.025
 
 
 def run_both_brokers(kafka: str) -> AbstractContextManager[tuple[SecuredBroker, SecuredBroker]]:
-    """Apache Kafka of version `kafka`, and Ottla."""
+    """Runs Apache Kafka of version `kafka`, and Ottla."""
     return run_secured_pair(USERS, KAFKA_SETTINGS, kafka, **SETTINGS)
 
 
@@ -50,6 +50,6 @@ async def connect_sides(kafka: SecuredBroker, ottla: SecuredBroker) -> list[Brok
 
 
 async def highest_versions(sides: Sequence[BrokerSide]) -> dict[str, int]:
-    """The highest version of each API that both support, by name."""
+    """The highest version of each API that both support, by name; −1 if one side lacks the API."""
     spoken = [await side.versions() for side in sides]
     return {api: min(each.get(key, (0, -1))[1] for each in spoken) for api, key in KEYS.items()}

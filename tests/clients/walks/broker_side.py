@@ -29,8 +29,8 @@ CLOSED: Final = "the connection is closed"
 
 
 class BrokerSide:
-    """One broker. `open_as` connects as the user of a name; as a super user if the name is empty.
-    `pause_s` is how long the controller's changes may take to reach all of its components.
+    """One broker. `open_as` connects as the user with this name, or as a super user if it is empty.
+    `pause_s` is how long the controller's changes may take to reach all of the broker's components.
     """
 
     def __init__(self, open_as: Callable[[str], Awaitable[Channel]], pause_s: float) -> None:
@@ -44,7 +44,9 @@ class BrokerSide:
         return (await self._channel()).versions
 
     async def send_step(self, step: Step, sent: dict[str, Any]) -> Any:
-        """The response, or CLOSED. A request that may wait for others has its own connection."""
+        """Sends a step; returns the response, CLOSED, or a text about a malformed response. A
+        request that may wait for others has its own connection.
+        """
         if step.api in DESCRIBING:
             await self._commit()
         channel = await (self._spare_channel(step.user) if step.may_wait else self._channel(step.user))
@@ -88,16 +90,16 @@ class BrokerSide:
         ):
             await asyncio.sleep(self._pause_s)
         if step.api == "delete_topics":
-            await asyncio.sleep(self._pause_s * 2)  # the coordinator source of it last
-            await self._commit()  # after the tombstones of their committed offsets
+            await asyncio.sleep(self._pause_s * 2)  # the coordinator learns of it last
+            await self._commit()  # a write after the tombstones of the topics' committed offsets
 
     async def _has_topics_of(self, state: WalkState) -> bool:
         """True if the walk's topics have leaders, and its deleted ones are gone. Adds the ids of
         the topics to `state`.
         """
         names = [*state.topics, *state.deleted]
-        seen = await self._send("metadata", topics=[{"topic_id": None, "name": name} for name in names])
-        for topic in seen.topics:
+        metadata = await self._send("metadata", topics=[{"topic_id": None, "name": name} for name in names])
+        for topic in metadata.topics:
             if topic.name in state.deleted:
                 if topic.error_code is ErrorCode.none:
                     return False
@@ -105,7 +107,7 @@ class BrokerSide:
                 each.error_code is not ErrorCode.none for each in topic.partitions
             ):
                 return False
-        for topic in seen.topics:
+        for topic in metadata.topics:
             if topic.name in state.topics:
                 state.add_topic_id(topic.name, topic.topic_id)
         wanted = [
@@ -136,8 +138,8 @@ class BrokerSide:
         await asyncio.sleep(self._pause_s * 2)
 
     async def initialize_shares(self, fields: dict[str, Any]) -> None:
-        """A member joins a share group until the share state of its topics is initialized, which
-        never happens if they do not exist, and leaves.
+        """Joins a share group until the share state of its topics is initialized, at most for
+        ASSIGNED_WITHIN_S, and leaves. Without the topics that never happens.
         """
         joining = {**fields, "member_id": "AAAAAAAAAAAAAAAAAAAA-g"}
         with suppress(TimeoutError):

@@ -15,9 +15,9 @@ from tests.clients.walks.streams_steps import commit, delete_offsets, fetch_offs
 
 INPUTS: Final = {"t0": 6, "t1": 6}  # topic → partitions
 SLOTS: Final = ("m0", "m1", "m2")
-INSTANCES: Final = {"m2": "s0"}  # of the static member
+INSTANCES: Final = {"m2": "s0"}  # slot → instance id of the static member
 ASSIGNORS: Final = {"g0": (None, None, "uniform"), "g1": ("range",)}
-"""A member that changes from one assignor to the other may keep what the first one has chosen."""
+"""One assignor in each group: a member that changes to another may keep what the first chose."""
 LONG_MS: Final = 600_000  # no member is removed during a walk
 UNCHANGED: Final[Mapping[str, Any]] = {
     "rack_id": None,
@@ -38,7 +38,9 @@ def member(generator: StepGenerator) -> tuple[str, str]:
 
 
 def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, **fields: Any) -> Step:
-    """In version 0 a member without an id gets one, which no step knows."""
+    """A step of version 1 or later if `fields` has a member id or a regular expression: in version
+    0 a member without an id gets one that no step knows.
+    """
     named = {
         "group_id": Reference("name", (group,)),
         "member_id": slot,
@@ -60,7 +62,7 @@ def subscription(generator: StepGenerator) -> dict[str, Any]:
 
 
 def odd_fields(generator: StepGenerator) -> Any:
-    """What members seldom change, or what brokers refuse."""
+    """Fields that members seldom change, or that brokers refuse."""
     return generator.choose(
         {"rack_id": "r1"},
         {"rack_id": ""},

@@ -136,7 +136,7 @@ def leave_group(generator: StepGenerator) -> Step:
 
 
 def expiry(generator: StepGenerator) -> Step:
-    """Waits until members that do not rejoin have expired and a pending rebalance has ended."""
+    """A wait until members that do not rejoin have expired and a pending rebalance has ended."""
     return Step(WAIT, 0, {"seconds": 1.2 * SHORT_MS / 1000})
 
 
@@ -195,17 +195,19 @@ def offset_commit(generator: StepGenerator) -> Step:
 
 def offset_fetch(generator: StepGenerator) -> Step:
     groups = [generator.group()] if generator.chance(0.8) else ["g0", "g1"]
-    asked: Any = [
+    requested: Any = [
         {**generator.topic_fields(topic), "partition_indexes": generator.partitions(topic)}
         for topic in generator.topics()
     ]
-    everything = generator.chance(0.4)
+    all_topics = generator.chance(0.4)
     return generator.step(
         "offset_fetch",
-        low=2 if everything else 0,
+        low=2 if all_topics else 0,
         group_id=Reference("name", (groups[0],)),
-        topics=None if everything else asked,
-        groups=[{"group_id": Reference("name", (group,)), "topics": None if everything else asked} for group in groups],
+        topics=None if all_topics else requested,
+        groups=[
+            {"group_id": Reference("name", (group,)), "topics": None if all_topics else requested} for group in groups
+        ],
         require_stable=generator.chance(0.3),
     )
 

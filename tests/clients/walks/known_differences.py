@@ -9,22 +9,22 @@ from tests.clients.walks.steps import Step
 
 
 class KnownWalkDifference(NamedTuple):
-    """Differences of an API. `where`: pattern that matches a difference's line (`path Kafka …, we
-    …`) from its start.
+    """Differences of an API, and why they are intended.
 
-    `because`: the reason. `asked`: pattern that is searched for in the step. `numbers`: what holds
-    of Kafka's number and ours, the groups of `where`.
+    `api` is a pattern of the API's whole name. `where` is a pattern that matches a difference's
+    line (`path Kafka …, we …`) from its start. `in_step` is a pattern that is searched for in the
+    step's text. `numbers` must hold of Kafka's number and ours, which are the groups of `where`.
     """
 
     api: str
     where: str
     because: str
-    asked: str = ""
+    in_step: str = ""
     numbers: Callable[[int, int], bool] | None = None
 
     def matches(self, step: Step, line: str) -> bool:
         found = re.match(self.where, line)
-        if found is None or not re.fullmatch(self.api, step.api) or not re.search(self.asked, str(step)):
+        if found is None or not re.fullmatch(self.api, step.api) or not re.search(self.in_step, str(step)):
             return False
         return self.numbers is None or self.numbers(*map(int, found.groups()))
 
@@ -42,19 +42,19 @@ KNOWN_DIFFERENCES: Final = (
         "produce",
         r".*error_code Kafka 'transactional_id_authorization_failed', we 'unknown_topic_(or_partition|id)'",
         "transactional batches without a transactional id: Kafka refuses the request before it looks for topics",
-        asked="transactional_id=None",
+        in_step="transactional_id=None",
     ),
     KnownWalkDifference(
         "alter_configs",
         r".*Kafka 'invalid_config', we 'none'",
         "Kafka refuses to drop what its format had set for all brokers",
-        asked="'resource_type': 4, 'resource_name': ''",
+        in_step="'resource_type': 4, 'resource_name': ''",
     ),
     KnownWalkDifference(
         "list_offsets",
         r".*\.(timestamp|offset|leader_epoch) Kafka -1, we [0-9]",
         "a timestamp whose first segment has only deleted records: Kafka searches no further",
-        asked="'timestamp': (0|17)",
+        in_step="'timestamp': (0|17)",
     ),
     KnownWalkDifference(
         "sync_group",
@@ -78,13 +78,13 @@ KNOWN_DIFFERENCES: Final = (
         "fetch",
         r".*\.records\[0\] Kafka 'nothing', we",
         "Kafka fills max_bytes with a truncated batch, Ottla with another partition's batch that fits",
-        asked=r"\bmax_bytes=[0-9]",
+        in_step=r"\bmax_bytes=[0-9]",
     ),
     KnownWalkDifference(
         "fetch",
         r".*\.records\[[0-9]+\] Kafka .*, we 'nothing'",
         "Kafka's read of a partition ends with its segment, Ottla's does not and leaves less room for others",
-        asked=r"\bmax_bytes=(?!1048576)[0-9].*'partition'.*'partition'",
+        in_step=r"\bmax_bytes=(?!1048576)[0-9].*'partition'.*'partition'",
     ),
     KnownWalkDifference(
         "fetch",
@@ -95,13 +95,13 @@ KNOWN_DIFFERENCES: Final = (
         "fetch",
         r".*\.aborted_transactions Kafka None, we \[\]",
         "Kafka has null where a batch does not fit the limit of bytes, an empty list where nothing of it is left",
-        asked=r"(?=.*isolation_level=1).*max_bytes(=|': )(?!1048576)",
+        in_step=r"(?=.*isolation_level=1).*max_bytes(=|': )(?!1048576)",
     ),
     KnownWalkDifference(
         "streams_group_heartbeat",
         r"\.(active|standby|warmup)_tasks Kafka None, we \{'count'",
         "a member that reports other tasks than it is assigned gets them again; Kafka sends only changes",
-        asked=r"active_tasks=(?!None)",
+        in_step=r"active_tasks=(?!None)",
     ),
     KnownWalkDifference(
         "streams_group_heartbeat",
@@ -122,7 +122,7 @@ KNOWN_DIFFERENCES: Final = (
     KnownWalkDifference(
         "describe_share_group_offsets",
         r".*\.(start_offset|lag) Kafka -1, we [0-9]",
-        "where a group begins is stored when it begins, and in Kafka with the first acknowledgement",
+        "Ottla stores the offset at which a group begins when it begins, Kafka with the first acknowledgement",
     ),
     KnownWalkDifference(
         "describe_share_group_offsets",
@@ -134,28 +134,28 @@ KNOWN_DIFFERENCES: Final = (
         "describe_share_group_offsets",
         r"\.groups\[[^]]+\]\.(error_code Kafka 'unknown_server_error', we 'none'"
         r"|topics\[[^]]+\] Kafka 'nothing', we .*)",
-        "of partition -1: Kafka fails with an internal exception for the whole group",
+        "partition -1: Kafka fails with an internal exception for the whole group",
     ),
     KnownWalkDifference(
         "share_group_(heartbeat|describe)",
         r".*(?:group|assignment|member)_epoch Kafka ([0-9]+), we ([0-9]+)$",
-        "partitions that have been initialized begin an epoch, and in Kafka only the next heartbeat does",
+        "in Ottla the initialization of partitions begins an epoch, in Kafka only the next heartbeat does",
         numbers=operator.lt,
     ),
     KnownWalkDifference(
         "share_(fetch|acknowledge)",
         r".*error_code Kafka ('unknown_topic_or_partition', we 'invalid_record_state'|3, we 121)",
-        "of a share-partition that nobody has fetched: Kafka does not load it for an acknowledgement",
+        "a share-partition that nobody has fetched: Kafka does not load it for an acknowledgement",
     ),
     KnownWalkDifference(
         "share_fetch",
         r".*error_code Kafka 'unknown_server_error', we 'unknown_topic_or_partition'",
-        "of a share-partition that the group has not initialized: Kafka fails with an internal exception",
+        "a share-partition that the group has not initialized: Kafka fails with an internal exception",
     ),
     KnownWalkDifference(
         "share_fetch",
         r".*(error_code Kafka 'none', we|Kafka 'nothing', we .*'error_code':) 'unknown_topic_or_partition'.*",
-        "of a share-partition whose offsets were deleted: Kafka's leader goes on as before until its next write",
+        "a share-partition whose offsets were deleted: Kafka's leader goes on as before until its next write",
     ),
     KnownWalkDifference("share_fetch", r"\.waited ", "Kafka loads a share-partition's state at its first fetch"),
     KnownWalkDifference(
@@ -164,17 +164,17 @@ KNOWN_DIFFERENCES: Final = (
         "a copartition group of topics that the subtopology does not have: Kafka fails with an internal exception",
     ),
 )
-# A walk ends at such a difference without a verdict.
+# A walk ends at such a difference, as nondeterministic.
 NONDETERMINISTIC: Final = (
     # Which of several members gets a task is the assignor's choice. A task that changes from
-    # standby to active at one member, or back, is assigned when the member reports that it gave it
-    # up; Kafka assigns it with the heartbeat after that.
+    # standby to active at one member, or back, is assigned when the member reports that it has
+    # given the task up; Kafka assigns it with the heartbeat after that.
     r"streams_group_heartbeat \.active_tasks Kafka \{'count': [0-9]+\}, we None",
     r"streams_group_(heartbeat|describe) .*\.(active|standby)_(tasks|partitions)\.count Kafka [0-9]+, we [0-9]+",
     # With an endpoint, and a topology that is not ready, Kafka fails with an internal exception.
     r"streams_group_heartbeat \.error_code Kafka 'unknown_server_error', we 'none'",
-    # Which partitions a member gets is the assignor's choice, of consumer groups if subscriptions
-    # differ.
+    # Which partitions a member gets is the assignor's choice; in consumer groups, only if
+    # subscriptions differ.
     r"consumer_group_(heartbeat|describe) .*\.topic_partitions\.count Kafka [0-9]+, we [0-9]+",
     r"share_group_(heartbeat|describe) .*\.topic_partitions\.count Kafka [0-9]+, we [0-9]+",
     # Kafka's first fetch of a share-partition whose start was deleted returns nothing.

@@ -1,4 +1,4 @@
-"""Steps that fetch within limits of bytes and of time, which batches of many sizes do not fit."""
+"""Steps that fetch batches of many sizes within limits of bytes and of time."""
 
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ LIMITS: Final = (1, 70, 170, 250, 500, 1000, 3000)  # of bytes; a batch's header
 
 
 def fill(generator: StepGenerator) -> list[Step]:
-    """One to five batches for each partition of a topic."""
+    """Steps that produce one to five batches to each partition of a topic."""
     topic = generator.topic()
     steps = []
     for _ in range(generator.choose(1, 2, 3, 5)):
@@ -52,7 +52,7 @@ def fetch(generator: StepGenerator) -> Step:
 
 
 def wanted_partitions(generator: StepGenerator, topic: str) -> list[dict[str, Any]]:
-    there = list(range(generator.created.get(topic, 1)))
+    indexes = list(range(generator.created.get(topic, 1)))
     return [
         {
             "partition": index,
@@ -61,7 +61,7 @@ def wanted_partitions(generator: StepGenerator, topic: str) -> list[dict[str, An
             "current_leader_epoch": -1,
             "last_fetched_epoch": -1,
         }
-        for index in generator.random.sample(there, generator.choose(*there) + 1)
+        for index in generator.random.sample(indexes, generator.choose(*indexes) + 1)
     ]
 
 

@@ -1,4 +1,6 @@
-"""Minimizes a walk with a difference: removes steps as long as one of the same API occurs."""
+"""Minimizes a walk with a difference: removes steps as long as a difference of the same API
+remains.
+"""
 
 from collections.abc import Awaitable, Callable
 
@@ -9,8 +11,8 @@ Replay = Callable[[list[Step]], Awaitable[Difference | None]]
 
 
 async def minimize_steps(steps: list[Step], found: Difference, replay: Replay) -> tuple[list[Step], Difference]:
-    """Returns the shortest sequence of steps found whose last one differs, and is of the same API,
-    with its difference. Removes runs of steps, halves first and single steps last.
+    """Returns the shortest sequence found whose last step differs and has the same API, and its
+    difference. Removes runs of steps, halves first and single steps last.
     """
     kept = steps[: found.at + 1]
     size = max(len(kept) // 2, 1)

@@ -23,13 +23,13 @@ def any_member(generator: StepGenerator, slots: Sequence[str]) -> tuple[str, str
 
 
 def add_member(generator: StepGenerator, group: str, slot: str) -> None:
-    """A member joins, perhaps again."""
+    """Notes that a member joins, perhaps again."""
     if slot not in (members := generator.joined.setdefault(group, [])):
         members.append(slot)
 
 
 def forget_member(generator: StepGenerator, group: str, slot: str) -> None:
-    """A member leaves."""
+    """Notes that a member leaves."""
     if slot in (members := generator.joined.get(group, [])):
         members.remove(slot)
 
@@ -44,7 +44,7 @@ def describe_groups(generator: StepGenerator, api: str) -> Step:
 
 
 def change_config(generator: StepGenerator, *values_of_names: tuple[str, tuple[str, ...]]) -> dict[str, Any]:
-    """Sets or removes one of the configs."""
+    """A change that sets or removes one of the configs, each a name with its values."""
     name, values = generator.choose(*values_of_names)
     return {"name": name, "config_operation": generator.choose(0, 0, 1), "value": generator.choose(*values)}
 
@@ -56,7 +56,7 @@ def alter_group(generator: StepGenerator, group: str, *configs: dict[str, Any]) 
 
 
 def create_inputs(generator: StepGenerator, partitions: Mapping[str, int]) -> list[Step]:
-    """Creates topics. `partitions`: how many each has."""
+    """Steps that create topics; `partitions` has their numbers of partitions."""
     generator.created.update(partitions)
     return [
         generator.step(

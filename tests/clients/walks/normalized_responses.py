@@ -34,7 +34,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResponseNormalizer:
-    """`prefix` of the walk's names is removed. `symbols`: value, such as an id → its name."""
+    """`prefix` of the walk's names is removed. `symbols` maps values, such as ids, to names."""
 
     prefix: str
     symbols: Mapping[Any, str]
@@ -93,7 +93,7 @@ class ResponseNormalizer:
 def merge_partitions(entries: list[Json]) -> list[Json]:
     """Merges entries of one topic: brokers differ in how they split partitions into entries.
 
-    Topics are matched by name, or by id without one.
+    Topics are matched by name, or by id if they have no name.
     """
     topics: dict[str, Json] = {}
     rest = []
@@ -102,8 +102,8 @@ def merge_partitions(entries: list[Json]) -> list[Json]:
             rest.append(entry)
             continue
         name = str(entry.get("name") or entry.get("topic") or entry.get("topic_id"))
-        known = topics.setdefault(name, {**entry, "topic": name, "partitions": []})
-        known["partitions"] = sorted([*known["partitions"], *entry["partitions"]], key=repr)
+        merged = topics.setdefault(name, {**entry, "topic": name, "partitions": []})
+        merged["partitions"] = sorted([*merged["partitions"], *entry["partitions"]], key=repr)
     return [*topics.values(), *rest]
 
 

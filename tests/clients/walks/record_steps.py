@@ -20,8 +20,8 @@ def produce(generator: StepGenerator) -> Step:
         ]
         data.append({**generator.topic_fields(topic), "partition_data": partitions})
     if len(data) == len(data[0]["partition_data"]) == 1 and generator.chance():
-        # Alone, because Kafka rejects the whole request for one malformed batch, and Ottla only
-        # that batch.
+        # Only in a request of one partition, because Kafka rejects the whole request for one
+        # malformed batch, and Ottla only that batch.
         [batch, *_] = data[0]["partition_data"][0]["records"]
         data[0]["partition_data"][0]["records"] = (replace(batch, fault=generator.choose(*FAULTS)),)
     return generator.step("produce", low=3, acks=acks, timeout=10_000, topic_data=data)
@@ -63,8 +63,8 @@ def choose_sequence(generator: StepGenerator, topic: str, index: int, producer: 
 def fetch(generator: StepGenerator) -> Step:
     alone = generator.chance(0.4)
     name = generator.choose(*SESSIONS)
-    # Only newer versions can report divergence, so a session that also uses older ones must not ask
-    # for it. From version 13 on topics have ids, and a session uses either names or ids.
+    # Only newer versions can report divergence, so a session that also uses older ones must not
+    # request it. From version 13 on topics have ids, and a session uses either names or ids.
     low, high = (0, 99) if alone else (12, 99) if name == "b" else (7, 99 if generator.chance() else 12)
     topics = [fetched_topic(generator, topic, alone=alone, diverges=low != 7) for topic in generator.topics()]
     common = {

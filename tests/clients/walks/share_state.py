@@ -13,7 +13,7 @@ Acquirer = tuple[str, str, str, int]  # group, slot, topic, partition
 
 @dataclass(slots=True)
 class ShareSessionsState:
-    """`session_epochs`: the next one of each (group, slot)."""
+    """`session_epochs` has the next epoch by (group, slot)."""
 
     session_epochs: dict[tuple[Any, ...], int] = field(default_factory=dict)
     _acquired: dict[Acquirer, list[int]] = field(default_factory=dict)

@@ -45,7 +45,7 @@ def heartbeat_step(generator: StepGenerator, group: str, slot: str, epoch: Any, 
 
 
 def odd_fields(generator: StepGenerator) -> Any:
-    """What brokers refuse, or members seldom change."""
+    """Fields that brokers refuse, or that members seldom change."""
     return generator.choose(
         {"rack_id": "r1"},
         {"rack_id": ""},
@@ -96,7 +96,9 @@ def share_partition(generator: StepGenerator) -> tuple[str, int]:
 
 
 def acknowledgements(generator: StepGenerator, at: tuple[Any, ...], share: float, usual: Types = TYPES) -> Any:
-    """Batches of what the member has acquired in the partition; sometimes of any offsets."""
+    """Batches of what the member has acquired in the partition; sometimes of any offsets. `share`
+    is the probability that there are any.
+    """
     if not generator.chance(share):
         return []
     if generator.chance(0.08):
@@ -122,7 +124,7 @@ def topics_of(topic: str, index: int, batches: Any) -> list[dict[str, Any]]:
 
 
 def fetch(generator: StepGenerator) -> Step:
-    """A fetch of one partition: those of other fetches are forgotten."""
+    """A fetch of one partition, which removes the partitions of other fetches from the session."""
     session = any_group(generator), generator.choose(*SLOTS)
     topic, index = share_partition(generator)
     others = [(name, at) for name, count in INPUTS.items() for at in range(count) if (name, at) != (topic, index)]
@@ -185,7 +187,7 @@ def describe_offsets(generator: StepGenerator) -> Step:
 
 def initialize(group: str) -> Step:
     """Kafka initializes the share state of partitions after the response to the heartbeat that
-    finds them, and Ottla before it: a member that joins and leaves for that hides the difference.
+    finds them, and Ottla before it. A member that joins for that and leaves hides the difference.
     """
     topics = [Reference("name", (name,)) for name in INPUTS]
     return Step(INITIALIZE_SHARES, 0, {"group_id": Reference("name", (group,)), "subscribed_topic_names": topics})
@@ -234,7 +236,7 @@ def set_group_config(generator: StepGenerator) -> Step:
 
 
 def create_inputs(generator: StepGenerator) -> list[Step]:
-    """Topics, and groups that begin at their starts."""
+    """Steps that create topics, and groups that begin at the topics' starts."""
     earliest = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
     return [
         *newer_groups.create_inputs(generator, INPUTS),

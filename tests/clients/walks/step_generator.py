@@ -18,7 +18,7 @@ PRODUCERS: Final = (1_000_001, 1_000_002, 1_000_003)  # beyond the ids that brok
 SESSIONS: Final = ("a", "b")
 START_MS: Final = 1_700_000_000_000
 DAY_MS: Final = 86_400_000
-# The last is in a new segment, which a week makes.
+# The last time is more than a week later, and so in a new segment.
 TIMES: Final = (START_MS, START_MS + 1, START_MS + 5, START_MS + 10, START_MS + 8 * DAY_MS)
 _VERSIONS: Final = {
     api: [version for version in range(first, last + 1) if has_message_class(api, version)]
@@ -100,8 +100,8 @@ class StepGenerator:
         """One or two existing partitions, usually."""
         if self.chance(0.03):
             return [self.choose(9, -1)]
-        there = list(range(self.created.get(topic, 3)))
-        return self.random.sample(there, min(len(there), self.choose(1, 1, 1, 2)))
+        indexes = list(range(self.created.get(topic, 3)))
+        return self.random.sample(indexes, min(len(indexes), self.choose(1, 1, 1, 2)))
 
     def offset(self, topic: str, partition: int) -> int | Reference:
         if self.chance(0.5):
@@ -110,9 +110,9 @@ class StepGenerator:
 
     def topic_fields(self, topic: str) -> dict[str, Any]:
         """A topic by name and by id, for either kind of version."""
-        wanted: ReferenceKind = "old id" if self.chance() else "id"
-        name, known = Reference("name", (topic,)), Reference(wanted, (topic,))
-        return {"name": name, "topic": name, "topic_id": known}
+        id_kind: ReferenceKind = "old id" if self.chance() else "id"
+        name, topic_id = Reference("name", (topic,)), Reference(id_kind, (topic,))
+        return {"name": name, "topic": name, "topic_id": topic_id}
 
 
 StepKind = Callable[[StepGenerator], Step | list[Step]]

@@ -77,7 +77,7 @@ def joined_badly(group: str) -> list[dict[str, Any]]:
     return [subtopology("0", ["t0", "t1"], copartition_groups=[together])]
 
 
-def without_sources(group: str) -> list[dict[str, Any]]:
+def with_missing_source(group: str) -> list[dict[str, Any]]:
     return [subtopology("0", ["t0", "t3"])]
 
 
@@ -118,7 +118,7 @@ Topology = Callable[[str], list[dict[str, Any]]]
 GOOD: Final[Mapping[Topology, float]] = {stateless: 3, stateful: 5, repartitioned: 3, joined: 2}
 BAD: Final[tuple[Topology, ...]] = (
     joined_badly,
-    without_sources,
+    with_missing_source,
     with_counted_changelog,
     with_regex,
     with_bad_name,
@@ -178,7 +178,7 @@ def odd_tasks(generator: StepGenerator, group: str, slot: str) -> Any:
 
 
 def odd_fields(generator: StepGenerator) -> Any:
-    """What members seldom change, or what brokers refuse."""
+    """Fields that members seldom change, or that brokers refuse."""
     return generator.choose(
         {"rack_id": "r1"},
         {"rack_id": ""},
@@ -263,7 +263,8 @@ def set_group_config(generator: StepGenerator) -> Step:
         ("streams.heartbeat.interval.ms", ("6000", "7000", "1")),
         ("streams.session.timeout.ms", ("50000", "1")),
     )
-    # Without it Kafka 4.2 gives a group that has configs 3 s instead of the brokers' delay.
+    # Without this config Kafka 4.2 delays a group that has configs by 3 s instead of the brokers'
+    # delay.
     delay = {"name": "streams.initial.rebalance.delay.ms", "config_operation": 0, "value": "0"}
     return newer_groups.alter_group(generator, any_group(generator), config, delay)
 
@@ -297,7 +298,7 @@ def fetch_offsets(generator: StepGenerator) -> Step:
     group, slot = member(generator)
     epoch = Reference("member epoch", (group, slot), generator.random.choices((0, -1, 1), (8, 1, 1))[0])
     by_member = {"member_id": slot, "member_epoch": epoch}
-    asked = {
+    requested = {
         "group_id": Reference("name", (group,)),
         "topics": [
             {**generator.topic_fields(topic), "partition_indexes": generator.partitions(topic)}
@@ -305,7 +306,7 @@ def fetch_offsets(generator: StepGenerator) -> Step:
         ],
         **({"member_id": None, "member_epoch": -1} if generator.chance(0.4) else by_member),
     }
-    return generator.step("offset_fetch", low=9, groups=[asked], require_stable=False)
+    return generator.step("offset_fetch", low=9, groups=[requested], require_stable=False)
 
 
 def delete_offsets(generator: StepGenerator) -> Step:

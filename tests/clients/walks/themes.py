@@ -73,7 +73,7 @@ EXPIRY: Final = "expiry"
 EXPIRING: Final = mix((MEMBER_KINDS, 10), (COMMIT_KINDS, 1), ({groups.expiry: 1}, 1))
 
 
-# With several users and access rules.
+# Several users with access rules.
 ACCESS: Final = "access"
 ACCESS_KINDS: Final = mix(
     (RECORD_KINDS, 4),
@@ -84,17 +84,17 @@ ACCESS_KINDS: Final = mix(
     (access.KINDS, 4),
 )
 
-# Of transactional producers.
+# Transactional producers.
 TRANSACTIONS: Final = "transactions"
 
-# Of groups of the consumer protocol. Apache Kafka 4.1 fences members that join again, and the first
-# epoch of 4.3 is 2.
+# Groups of the consumer protocol, compared with Apache Kafka 4.2: 4.1 fences members that join
+# again, and the first epoch of 4.3 is 2.
 CONSUMERS: Final = "consumers"
 
-# Of Kafka Streams applications. They need Apache Kafka 4.2 or newer.
+# Kafka Streams applications, which need Apache Kafka 4.2 or newer.
 STREAMS: Final = "streams"
 
-# Of share groups. They need Apache Kafka 4.2 too.
+# Share groups, which need Apache Kafka 4.2 or newer, too.
 SHARES: Final = "shares"
 
 ON_REQUEST: Final = {

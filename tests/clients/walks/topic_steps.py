@@ -42,7 +42,9 @@ def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
 
 
 def some_settings(generator: StepGenerator, good: float) -> list[str]:
-    """Names of up to two settings. `good`: probability that all of them exist for certain."""
+    """Names of up to two settings. `good` is the probability that the setting that does not exist
+    is left out.
+    """
     keys = list(SETTINGS)[: None if generator.random.random() > good else -1]
     return generator.random.sample(keys, generator.random.choices((0, 1, 2), (5, 5, 2))[0])
 

@@ -1,5 +1,5 @@
-"""Steps of transactional producers, of both versions, and of administrators who describe, list or
-end their transactions.
+"""Steps of transactional producers, of both transaction versions, and of administrators who
+describe, list or end their transactions.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ def uses_second_protocol(generator: StepGenerator, transactional_id: str) -> boo
 
 
 def producer(generator: StepGenerator, transactional_id: str) -> dict[str, Any]:
-    """Transactional id, producer id and epoch: its own, usually."""
+    """Transactional id, producer id and epoch; usually those that belong together."""
     another = producer_of(generator.choose(*IDS)) if generator.chance() else UNKNOWN_PRODUCER
     shift = generator.random.choices((0, -1, 1), (25, 1, 1))[0]
     return {
@@ -56,12 +56,12 @@ def producer(generator: StepGenerator, transactional_id: str) -> dict[str, Any]:
 def init_producer_id(generator: StepGenerator) -> Step:
     transactional_id = choose_id(generator)
     own = generator.chance(0.4)
-    nobody = {"producer_id": -1, "producer_epoch": -1}
+    new_producer = {"producer_id": -1, "producer_epoch": -1}
     return generator.step(
         "init_producer_id",
         low=3 if own else 0,
         source=(transactional_id,),
-        **(producer(generator, transactional_id) if own else nobody)
+        **(producer(generator, transactional_id) if own else new_producer)
         | {"transactional_id": "" if generator.chance(0.02) else name_of(transactional_id)},
         transaction_timeout=generator.random.choices((TIMEOUT_MS, 0, 1 << 30), (25, 1, 1))[0],
         enable2_pc=generator.chance(0.03),
@@ -90,16 +90,16 @@ def add_partitions(generator: StepGenerator) -> Step:
 
 
 def add_partitions_step(
-    generator: StepGenerator, asking: dict[str, Any], chosen: list[tuple[str, list[int]]], *, high: int
+    generator: StepGenerator, sender: dict[str, Any], chosen: list[tuple[str, list[int]]], *, high: int
 ) -> Step:
     added = [{"name": Reference("name", (topic,)), "partitions": partitions} for topic, partitions in chosen]
-    transaction = {**asking, "verify_only": generator.chance(0.3), "topics": added}
+    transaction = {**sender, "verify_only": generator.chance(0.3), "topics": added}
     return generator.step(
         "add_partitions_to_txn",
         high=high,
         transactions=[transaction],
         v3_and_below_topics=added,
-        **{f"v3_and_below_{name}": value for name, value in asking.items()},
+        **{f"v3_and_below_{name}": value for name, value in sender.items()},
     )
 
 
@@ -158,7 +158,7 @@ def end_txn(generator: StepGenerator) -> Step:
     return end_txn_step(generator, transactional_id, producer(generator, transactional_id))
 
 
-def end_txn_step(generator: StepGenerator, transactional_id: str, asking: dict[str, Any]) -> Step:
+def end_txn_step(generator: StepGenerator, transactional_id: str, sender: dict[str, Any]) -> Step:
     second = uses_second_protocol(generator, transactional_id)
     return generator.step(
         "end_txn",
@@ -166,13 +166,13 @@ def end_txn_step(generator: StepGenerator, transactional_id: str, asking: dict[s
         high=99 if second else 4,
         source=(transactional_id,),
         committed=not generator.chance(0.35),
-        **asking,
+        **sender,
     )
 
 
 def add_offsets(generator: StepGenerator) -> Step:
-    asking = producer(generator, choose_id(generator))
-    return generator.step("add_offsets_to_txn", group_id=Reference("name", (generator.group(),)), **asking)
+    sender = producer(generator, choose_id(generator))
+    return generator.step("add_offsets_to_txn", group_id=Reference("name", (generator.group(),)), **sender)
 
 
 def txn_offset_commit(generator: StepGenerator) -> Step:
@@ -180,7 +180,7 @@ def txn_offset_commit(generator: StepGenerator) -> Step:
     return offset_commit_step(generator, transactional_id, producer(generator, transactional_id), generator.group())
 
 
-def offset_commit_step(generator: StepGenerator, transactional_id: str, asking: dict[str, Any], group: str) -> Step:
+def offset_commit_step(generator: StepGenerator, transactional_id: str, sender: dict[str, Any], group: str) -> Step:
     second = uses_second_protocol(generator, transactional_id)
     offsets = [
         {
@@ -206,7 +206,7 @@ def offset_commit_step(generator: StepGenerator, transactional_id: str, asking: 
         member_id="" if not generator.chance(0.04) else "nobody",
         group_instance_id=None,
         topics=offsets,
-        **asking,
+        **sender,
     )
 
 
@@ -215,7 +215,7 @@ def whole_transaction(generator: StepGenerator) -> list[Step]:
     transaction few requests have an effect.
     """
     transactional_id, group = choose_id(generator), generator.group()
-    asking: dict[str, Any] = {
+    sender: dict[str, Any] = {
         "transactional_id": name_of(transactional_id),
         "producer_id": producer_of(transactional_id),
         "producer_epoch": epoch_of(transactional_id),
@@ -225,19 +225,19 @@ def whole_transaction(generator: StepGenerator) -> list[Step]:
         for topic, partitions in chosen_partitions(generator)
     ]
     chosen = [(topic, partitions) for topic, partitions in chosen if partitions]
-    first = transactional_id not in SECOND_PROTOCOL
+    uses_first_protocol = transactional_id not in SECOND_PROTOCOL
     steps = [begin_producer(generator, transactional_id)] * generator.choose(0, 1, 2)
     if chosen:
-        steps += [add_partitions_step(generator, asking, chosen, high=3)] * first
+        steps += [add_partitions_step(generator, sender, chosen, high=3)] * uses_first_protocol
         steps += [
             produce_step(generator, transactional_id, chosen, valid=True) for _ in range(generator.choose(1, 1, 2))
         ]
     if generator.chance(0.4):
         group_id = Reference("name", (group,))
-        steps += [generator.step("add_offsets_to_txn", group_id=group_id, **asking)] * first
-        steps += [offset_commit_step(generator, transactional_id, asking, group)]
+        steps += [generator.step("add_offsets_to_txn", group_id=group_id, **sender)] * uses_first_protocol
+        steps += [offset_commit_step(generator, transactional_id, sender, group)]
     if generator.chance(0.8):
-        steps += [end_txn_step(generator, transactional_id, asking)]
+        steps += [end_txn_step(generator, transactional_id, sender)]
     return steps
 
 
@@ -272,8 +272,8 @@ def list_transactions(generator: StepGenerator) -> Step:
 
 
 def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
-    """With one segment: Kafka's response ends with a segment, Ottla's does not. A marker, whose
-    time is that of the broker's clock, would begin another one.
+    """Creates topics of one segment: Kafka's response ends with a segment, Ottla's does not. A
+    marker, whose time is that of the broker's clock, would begin another one.
     """
     step = topics.create_topics(generator, topic)
     for wanted in step.fields["topics"]:

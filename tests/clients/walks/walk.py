@@ -37,7 +37,7 @@ class Difference:
 
 
 async def send_and_time(side: BrokerSide, step: Step, sent: dict[str, Any], seconds: list[float], at: int) -> Any:
-    """The response; how long it took is written to `seconds[at]`."""
+    """Sends a step; returns the response, and stores in `seconds[at]` how long it took."""
     started = time.monotonic()
     response = await side.send_step(step, sent)
     seconds[at] = time.monotonic() - started

@@ -22,7 +22,9 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WalkOutcome:
-    """The result of a walk. `steps` lead to the difference, if there is one."""
+    """The result of a walk. `steps` lead to the difference; they are empty unless the verdict is
+    DIFFERS.
+    """
 
     seed: int
     verdict: Verdict
@@ -46,8 +48,9 @@ class WalkRunner:
         self._walks = 0
 
     async def walk(self, seed: int, count: int, theme: str | None = None) -> WalkOutcome:
-        """Runs a walk; again if there is a difference, because one that depends on timing does not
-        occur twice."""
+        """Runs a walk; again if there is a difference, because one that depends on timing seldom
+        occurs twice.
+        """
         steps = generate_steps(seed, count, self._highest, theme)
         found = await self._run(steps)
         if found is None:

@@ -29,7 +29,7 @@ permission.
 
 @dataclass(slots=True)
 class WalkState:
-    """`rules`: access control entries that the walk has created."""
+    """`rules` are access control entries that the walk has created and not deleted."""
 
     prefix: str
     symbols: dict[Any, str] = field(default_factory=lambda: dict.fromkeys(UNKNOWN.values(), "<unknown>"))

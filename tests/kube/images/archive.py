@@ -1,5 +1,5 @@
-"""Writes an OCI image archive (https://github.com/opencontainers/image-spec), which `ctr images
-import` reads, from layer folders.
+"""Writes OCI image archives (https://github.com/opencontainers/image-spec) from layer folders, as
+`ctr images import` reads them.
 """
 
 import hashlib

@@ -1,9 +1,9 @@
 """Builds the layers of an image from a Dockerfile without Docker: each RUN and COPY runs on an
 overlay of the layers before it.
 
-Layers are cached by a digest of their inputs. This serves machines without Docker or a registry:
-tests run the same Dockerfiles that users build. Needs root for mounts and chroot. Every step runs
-in its own mount and process namespaces, which end with it.
+Layers are cached by a digest of their inputs. Tests thus run images of the same Dockerfiles that
+users build, also on machines without Docker or a registry. Needs root for mounts and chroot. Every
+step runs in its own mount and process namespaces, which end with it.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from pathlib import Path, PurePosixPath
 
 from tests.kube.images.dockerfile import DEFAULT_PATH, Stage, Step, UnsupportedDockerfile
 
-# The machine's CA certificates, which a proxy may require. They are mounted into every step and
-# stay in no layer.
+# The machine's CA certificates, which a proxy may require. Every RUN step can read them, and no
+# layer has them.
 CA_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 JAVA_CA_CERTIFICATES = Path("/etc/ssl/certs/java/cacerts")
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
