@@ -80,7 +80,8 @@ def main(folder: str = str(Path(__file__).parent)) -> None:
     print(*report(list(database.elements()), list(lake.elements())), sep="\n")
     differing = {it.id for it in (database - lake) | (lake - database)}
     if differing:
-        raise SystemExit(f"{len(differing):,} orders differ: {', '.join(map(str, sorted(differing)[:10]))} …")
+        more = " …" if len(differing) > 10 else ""
+        raise SystemExit(f"{len(differing):,} orders differ: {', '.join(map(str, sorted(differing)[:10]))}{more}")
     print(f"{database.total():,} rows are equal")
 
 

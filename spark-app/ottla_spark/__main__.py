@@ -2,9 +2,9 @@
 operator.
 
 Exit codes: 0 success; 1 the pipeline failed, or a test case did; 2 the command line or the file is
-invalid, or `validate` found an error; 3 Java, PySpark or OpenTelemetry's SDK is missing. `jars` has
-only 0 and 2. `run` and `test` exit with 1, not 2, for errors in SQL and for invalid values of
-options.
+invalid, or `validate` found an error; 3 Java, PySpark or another package that the pipeline needs is
+missing. `jars` has only 0 and 2. `run` and `test` exit with 1, not 2, for errors in SQL and for
+invalid values of options.
 """
 
 from __future__ import annotations

@@ -245,16 +245,19 @@ def _parse_record(line: str, encode_key: EncodeJson, encode_value: EncodeJson) -
 
 
 def parse_expected(file: Path) -> list[CaseRow]:
-    """Rows of a file of JSON lines. Raises PipelineError with the number of a line that is not
-    JSON.
+    """Rows of a file of JSON lines. Raises PipelineError with the number of a line that is not a
+    JSON object.
     """
     rows = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         if line.strip():
             try:
-                rows.append(json.loads(line))
+                row = json.loads(line)
             except ValueError as error:
                 raise PipelineError(f"{file}:{number}: not JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise PipelineError(f"{file}:{number}: {line.strip()}: not a JSON object with columns and their values")
+            rows.append(row)
     return rows
 
 

@@ -26,7 +26,7 @@ from pyspark.sql.types import StructField, StructType
 
 from ottla_operator.resources.formats import Format
 from ottla_spark.definition import PipelineDefinition
-from ottla_spark.errors import PipelineError, describe_error, mark_message
+from ottla_spark.errors import MissingDependency, PipelineError, describe_error, mark_message
 from ottla_spark.streaming.framed_records import decoded_key, decoded_value
 from ottla_spark.streaming.source import ORIGIN_COLUMNS
 
@@ -132,9 +132,13 @@ def null_on_error(column: Column) -> Column:
 
 @contextmanager
 def field_errors(where: str) -> Iterator[None]:
-    """Raises errors of PySpark and of the pipeline as PipelineError that names the field."""
+    """Raises errors of PySpark and of the pipeline as PipelineError that names the field, and
+    MissingDependency as one that does.
+    """
     try:
         yield
+    except MissingDependency as error:
+        raise MissingDependency(f"{where}: {error}") from error
     except (PySparkException, PipelineError) as error:
         raise PipelineError(f"{where}: {describe_error(error)}") from error
 

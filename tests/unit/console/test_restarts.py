@@ -51,7 +51,7 @@ def test_a_restart_is_described_from_its_shutdown_until_all_replicas_are_in_sync
     assert describe(history, WITHOUT_2[:1] + ALL_IN_SYNC[1:], 10) == [
         Restart(2, "restarted", 1, "1 partition to catch up")
     ]
-    history.observe([other, registration(2, 9)], 60)
+    history.observe([other, registration(2, 9)], 11)
     assert describe(history, ALL_IN_SYNC, 11) == [Restart(2, "restarted", 2, "nothing: all its replicas are in sync")]
     assert describe(history, ALL_IN_SYNC, 9 + RECENT_S) == []
 

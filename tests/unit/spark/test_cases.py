@@ -4,6 +4,7 @@ source options.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,13 @@ def test_long_list_of_differences_is_truncated() -> None:
 def test_error_names_an_expected_line_that_is_not_json(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n\n{"a": \n')
     with pytest.raises(PipelineError, match=r"x.jsonl:3: not JSON"):
+        parse_expected(tmp_path / "x.jsonl")
+
+
+@pytest.mark.parametrize("line", ["5", '"a"', "[1]", "null"])
+def test_error_names_an_expected_line_that_is_no_row(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x.jsonl").write_text(f'{{"a": 1}}\n{line}\n')
+    with pytest.raises(PipelineError, match=rf"x.jsonl:2: {re.escape(line)}: not a JSON object"):
         parse_expected(tmp_path / "x.jsonl")
 
 

@@ -309,13 +309,13 @@ def test_columns_keep_their_numbers_and_those_of_columns_that_are_gone_are_not_u
 def test_a_number_means_one_column_for_ever(versions: list[list[str]]) -> None:
     file = None
     meaning: dict[int, str] = {}
-    before: set[str] = set()
+    before: dict[str, int] = {}
     for names in versions:
         file = to_file_descriptor(columns_of(*names), "row", file)
         for name, number in numbers(file).items():
             assert meaning.setdefault(number, name) == name
-        assert all(numbers(file)[name] in meaning for name in before & set(names))
-        before = set(names)
+        assert all(numbers(file)[name] == before[name] for name in before.keys() & set(names))
+        before = numbers(file)
 
 
 @given(st.data())
