@@ -62,7 +62,7 @@ class BrokerFaults:
             await self._sleep_random(0.001, 0.1)
 
     def _pauses_before_start(self) -> list[tuple[float, float]]:
-        """Shortest and longest time in s from a kill to the start, of one or two kills in turn."""
+        """For each of one or two kills, the shortest and the longest time in s until the start."""
         return [(0.05, 5)] + [(0.05, 2.0)] * (self._random.randrange(3) == 0)
 
     async def wipe(self, broker: SimulatedBroker) -> None:
@@ -115,4 +115,4 @@ class BrokerFaults:
 
     async def clock_jump(self, broker: SimulatedBroker) -> None:
         broker.clock_offset_ms = self._random.randrange(-CLOCK_JUMP_MS, CLOCK_JUMP_MS)
-        self._trace(f"sets the clock of {broker.host} to {broker.clock_offset_ms:+} ms")
+        self._trace(f"sets the clock offset of {broker.host} to {broker.clock_offset_ms:+} ms")

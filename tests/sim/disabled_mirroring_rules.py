@@ -89,7 +89,7 @@ def mirrored_topics_writable() -> Iterator[None]:
 
 @contextmanager
 def own_credentials_not_kept() -> Iterator[None]:
-    """A mirror takes the credentials of users here for those that it has copied."""
+    """A mirror treats the target's own credentials as if it had copied them."""
     plan = credential_sync.plan_credential_sync
 
     def plan_credential_sync(

@@ -67,8 +67,8 @@ class TransformingWorker(Member):
                     if code is not ErrorCode.none:
                         raise KafkaError(code, "Heartbeat")
                     if (
-                        self._partitions_as_leader is not None
-                        and await self._partitions(client) > self._partitions_as_leader
+                        self._partition_count_as_leader is not None
+                        and await self._count_partitions(client) > self._partition_count_as_leader
                     ):
                         return False  # joining again starts a rebalance
                 if not await self._transform(client, session, generation, positions):
