@@ -138,8 +138,8 @@ def run_simulation(
 
 @contextmanager
 def own_garbage() -> Iterator[None]:
-    """Inside the block no garbage is collected by itself: a run is short, and must not depend on
-    garbage of earlier runs. The collection of `close_loop` visits only objects of the block:
+    """Inside the block no garbage is collected automatically: a run is short, and must not depend
+    on garbage of earlier runs. The collection of `close_loop` visits only objects of the block:
     visiting those of all tests takes ten times as long as a short run.
     """
     gc.disable()
