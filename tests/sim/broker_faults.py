@@ -19,10 +19,10 @@ async def sleep_random(random: Random, least_s: float, most_s: float) -> None:
 class BrokerFaults:
     """Each fault returns when it is repaired; only a clock that jumped stays wrong."""
 
-    def __init__(self, cluster: SimulatedCluster, random: Random, allowed: FaultBudget) -> None:
+    def __init__(self, cluster: SimulatedCluster, random: Random, budget: FaultBudget) -> None:
         self._cluster = cluster
         self._random = random
-        self._allowed = allowed
+        self._budget = budget
 
     def _trace(self, what: str) -> None:
         self._cluster.trace.add_line(what)
@@ -50,8 +50,8 @@ class BrokerFaults:
     async def power_loss(self, broker: SimulatedBroker) -> None:
         """Cuts the power if the budget allows it, otherwise kills the broker."""
         for least_s, most_s in self._pauses_before_start():
-            if self._allowed.allows_power_loss(broker):
-                self._allowed.record_power_loss(broker)
+            if self._budget.allows_power_loss(broker):
+                self._budget.record_power_loss(broker)
                 broker.lose_power()
             elif broker.is_running:
                 broker.kill()
@@ -67,7 +67,7 @@ class BrokerFaults:
 
     async def wipe(self, broker: SimulatedBroker) -> None:
         """Restarts the broker with an empty disk. The budget must allow it."""
-        self._allowed.record_wipe(broker)
+        self._budget.record_wipe(broker)
         if self._random.randrange(2):
             broker.kill()
         else:

@@ -204,7 +204,7 @@ class SimulatedBroker:
 class SimulatedCluster:
     """Brokers 1 to `count` and their network.
 
-    `network` None creates one. `host_prefix`: of the names of the brokers' hosts.
+    `network` None creates one. `host_prefix` begins the names of the brokers' hosts.
     """
 
     def __init__(

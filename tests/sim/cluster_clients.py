@@ -1,6 +1,4 @@
-"""The clients of a run: which ones there are, and what they do, as the plan and the run's random
-numbers choose.
-"""
+"""The clients of a run and what they do, as the plan and the run's random numbers choose."""
 
 from dataclasses import dataclass
 from functools import partial

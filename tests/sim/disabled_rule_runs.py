@@ -252,7 +252,7 @@ def _invariant_of(violation: str) -> str:
 
 
 def detect(rules: Iterable[DisabledRule], seeds: Sequence[int], jobs: int) -> list[Detections]:
-    """Runs each rule with each seed, in `jobs` processes. Raises PatchError."""
+    """Runs every seed without each rule in turn, in `jobs` processes. Raises PatchError."""
     detections = {rule: Detections(rule) for rule in rules}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as workers:
         running = {workers.submit(run_without_rule, rule, seed): rule for rule in detections for seed in seeds}

@@ -183,7 +183,7 @@ def check_copies_are_logs_of_source(
             yield f"mixed: {copy.topic_partition} has failed over without a recorded offset"
             continue
         log = batches_of(copy.leader.log, copy.record.end if copy.topic.failed_over else None)
-        if why := log_history.mismatch(copy.topic.source_id, copy.topic_partition[1], log):
+        if why := log_history.describe_mismatch(copy.topic.source_id, copy.topic_partition[1], log):
             yield f"mixed: the copy {copy.topic_partition} equals no log of its source: {why}"
 
 

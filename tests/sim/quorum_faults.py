@@ -249,7 +249,7 @@ def voters_are_complete(cluster: SimulatedCluster) -> bool:
 
 def voter_problems(cluster: SimulatedCluster) -> list[str]:
     """Describes what is wrong with the committed voters of the metadata log; empty if nothing is.
-    It is wrong that a voter is stopped.
+    A stopped voter is a problem too.
     """
     voter_set = committed_voter_set(cluster)
     voters = {voter.key for voter in voter_set}

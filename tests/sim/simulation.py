@@ -181,6 +181,7 @@ class SimulationDriver:
         return create(workload, SimulatedProcess(self._loop, name), Random(self._random.getrandbits(64)))
 
     async def finishes_within(self, seconds: float, task: "asyncio.Task[Any]", what: str) -> bool:
+        """Returns False if the task does not end in time; raises what the task raised."""
         done, _ = await asyncio.wait([task], timeout=seconds)
         if not done:
             self._trace.add_line(f"timed out after {seconds} s: {what}")

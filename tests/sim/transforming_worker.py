@@ -102,7 +102,7 @@ class TransformingWorker(Member):
             await session.disconnect()
 
     async def _stable_positions(self, client: Client, mine: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Waits until no transaction may still change them. Raises KafkaError."""
+        """The group's committed offsets, once no transaction can change them. Raises KafkaError."""
         known = {tp: self._transactions.group_offsets.get(tp, 0) for tp in mine}
         found: dict[TopicPartition, int] = {}
         while mine:
