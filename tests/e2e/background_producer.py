@@ -27,9 +27,10 @@ def produce_in_background(
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
     """An idempotent producer sends `value(0)`, `value(1)`, … to the partitions in turn until the
-    block ends, and then waits for the remaining acknowledgements. An exception that
-    `on_acknowledged` or `on_rejected` (called with the error) raises is raised at the end of the
-    block. `pause_s`: after every twenty records. `settings`: take precedence over the producer's.
+    block ends, and then waits for the remaining acknowledgements. If `on_acknowledged` or
+    `on_rejected`, which gets the error's text, raises an exception, producing stops, and the end of
+    the block raises it. `pause_s`: after every twenty records. `settings` override the producer's,
+    `enable.idempotence` too.
     """
     stopped = threading.Event()
 
@@ -64,9 +65,9 @@ def produce_in_background(
 def produce_numbers(
     bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str] | None = None
 ) -> Iterator[list[str]]:
-    """Produces the numbers from 0 on, about 500 per second, and yields the acknowledged values. The
-    block begins after the first acknowledgement. Raises AssertionError if a record is rejected or
-    acknowledged twice.
+    """Produces the numbers from 0 on, about 500 per second, and yields the list of acknowledged
+    values, which grows. The block begins after the first acknowledgement. Raises AssertionError if
+    a record is rejected or acknowledged twice.
     """
     acknowledged: list[str] = []
 

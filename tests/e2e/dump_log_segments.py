@@ -17,7 +17,9 @@ FAULTS = re.compile(
 
 
 def run_dump_log_segments(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Raises AssertionError if the tool fails. It succeeds even when it finds faults."""
+    """Raises AssertionError if the tool fails or prints an exception. Faults do not make it
+    fail.
+    """
     result = run_tool(kafka_classpath(), "kafka.tools.DumpLogSegments", *arguments)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Exception" not in result.stderr, result.stderr

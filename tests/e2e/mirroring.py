@@ -28,7 +28,7 @@ from tests.clusters import ProcessCluster
 from tests.waiting import eventually
 
 Cluster = BrokerProcess | ProcessCluster
-MIRROR, MIRRORED_TOPIC = 101, 102
+MIRROR, MIRRORED_TOPIC = 101, 102  # resource types of configs
 READS_WITHIN_S = 30.0
 
 
@@ -45,8 +45,8 @@ def delete_topics(broker: BrokerProcess) -> None:
 
 
 def set_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]) -> None:
-    """None removes a setting. Raises AssertionError with the broker's message if it rejects
-    them.
+    """Creates or changes a mirror; None removes a setting. Raises AssertionError with the broker's
+    message if the broker rejects the settings.
     """
     code, message = try_set_mirror(bootstrap, name, settings)
     assert code is ErrorCode.none, message
@@ -70,8 +70,8 @@ def try_set_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]
 
 
 def mirror_status(bootstrap: str, topic: str, partition: int, appended_by: str = "") -> dict[str, Any]:
-    """Status of a mirrored partition as its leader reports it, or, with `appended_by`, of the
-    source that this mirror appends. Empty if no broker reports one.
+    """Status of a mirrored partition as its leader reports it. `appended_by`: a mirror that appends
+    records to the partition; the status is then that of its source. Empty if no broker reports one.
     """
     key = f"{appended_by}/{partition}" if appended_by else str(partition)
 
@@ -160,7 +160,7 @@ def read_records(
 
 
 def read_watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
-    """Log start and high watermark; (−1, −1) if the partition does not exist."""
+    """Log start and high watermark; (−1, −1) if the partition does not exist or has no leader."""
 
     async def list_offsets() -> tuple[int, int]:
         async with Client.connect(bootstrap) as client:
@@ -201,15 +201,15 @@ def produce(bootstrap: str, topic: str, values: Iterable[bytes], *, partition: i
 
 
 def mirror_topics(source: Cluster, target: Cluster, name: str, **settings: str) -> None:
-    """Creates or changes a mirror: of all topics, with metadata that is refreshed twice a second.
-    `settings`: further ones, with underscores for dots.
+    """Creates or changes a mirror, by default of all topics, which refreshes its metadata twice a
+    second. `settings`, with underscores for dots, override these defaults.
     """
     defaults = {"bootstrap.servers": source.bootstrap, "topics": "*", "metadata.max.age.ms": "500"}
     set_mirror(target.bootstrap, name, defaults | {key.replace("_", "."): value for key, value in settings.items()})
 
 
 def append_topics(source: Cluster, target: Cluster, name: str, **settings: str) -> None:
-    """A mirror as of `mirror_topics` that appends records with new offsets."""
+    """Like `mirror_topics`, for a mirror that appends records with new offsets."""
     mirror_topics(source, target, name, offsets="Appended", **settings)
 
 

@@ -34,7 +34,7 @@ PAUSE_S: Final = 0.2
 
 @contextmanager
 def run_monitored_cluster(folder: Path) -> Iterator[list[Target]]:
-    """Yields the endpoints: two brokers, of which one mirrors the other, an operator, a
+    """Yields the endpoints of two brokers, one of which mirrors the other, of an operator and of a
     pipeline.
     """
     with ExitStack() as stack:
@@ -62,7 +62,7 @@ def run_monitored_cluster(folder: Path) -> Iterator[list[Target]]:
 
 @contextmanager
 def run_secured_broker(folder: Path, http_port: int) -> Iterator[BrokerProcess]:
-    """A broker with a second listener, which has TLS. It syncs every record."""
+    """A broker that syncs every record and has a second listener, with TLS."""
     authority = create_certificate_authority(folder / "tls", ["127.0.0.1"], ["localhost"])
     with run_ottla_broker(start=False, http_listener=f"127.0.0.1:{http_port}", log_flush_interval_messages=1) as broker:
         broker.settings |= {
@@ -123,7 +123,9 @@ def consume_in_background(broker: BrokerProcess) -> Iterator[None]:
 
 @contextmanager
 def run_operator_metrics() -> Iterator[int]:
-    """The endpoint of an active operator that reconciles ten Topics a second."""
+    """Yields the port of an active operator's metrics. Each second it reconciles ten Topics and
+    fails to reconcile ten Clusters.
+    """
     metrics = Metrics(lambda: {"Topic": 3, "Cluster": 1})
     metrics.is_active = metrics.is_ready = True
     port, started, stopped = free_port(), threading.Event(), threading.Event()

@@ -44,7 +44,9 @@ from tests.unit.operator.api_server import FakeApi
 
 KEY = Key("events", "demo")
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
-"""Between two reconciliations: as long as one takes, so that brokers have the processor too."""
+"""Bounds of the pause between two reconciliations. It is as long as the last one took, so that
+brokers have the processor too.
+"""
 
 
 @dataclass
@@ -173,7 +175,7 @@ class ProcessKubelet:
                 await self._update_pod_status(pod, container)
 
     async def stop_container(self, pod: str) -> None:
-        """Stops the broker of a pod, which stays."""
+        """Stops the broker of a pod and keeps the pod."""
         container = self._containers[pod]
         container.process.terminate()
         await container.process.wait()
@@ -188,7 +190,7 @@ class ProcessKubelet:
             await self._stop_broker(name)
 
     def _has_volumes(self, template: Json) -> bool:
-        """True if the Secrets exist that a pod mounts."""
+        """True if all Secrets that the pod mounts exist."""
         mounted = [it["secret"]["secretName"] for it in template["spec"]["volumes"] if "secret" in it]
         return all(it in self.api.of("Secret") for it in mounted)
 

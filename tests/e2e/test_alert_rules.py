@@ -1,5 +1,6 @@
-"""Each alert of the chart with series for which it fires and series for which it does not, in
-promtool."""
+"""promtool evaluates each alert of the chart for series with which it fires, and for series with
+which it does not.
+"""
 
 import subprocess
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ STEP = "2m"  # between values of a series
 
 
 class Case(NamedTuple):
-    """Series and their values by STEP, in promtool's notation."""
+    """Series and their values, one for each STEP, in promtool's notation."""
 
     firing: Mapping[str, str]
     healthy: Mapping[str, str]
@@ -31,7 +32,7 @@ def gauge(metric: str, firing: float, healthy: float = 0, labels: str = POD) -> 
 
 
 def produce_buckets(slow: int) -> dict[str, str]:
-    """Produces requests of which `slow` of a hundred take longer than a second."""
+    """Histogram of Produce requests, of which `slow` of a hundred take longer than a second."""
     series = 'ottla_request_duration_seconds_bucket{%s,request="Produce",phase="total",le="%s"}'
     return {
         series % (POD, "1.0"): f"0+{100 - slow}x120",
@@ -97,8 +98,8 @@ def read_alerts() -> dict[str, Any]:
     return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
 
 
-def count_of(alert: str, firing: bool) -> dict[str, Any]:
-    """A query of the number of firing alerts of a name."""
+def expected_alert(alert: str, firing: bool) -> dict[str, Any]:
+    """promtool's check that an alert fires, or that it does not."""
     samples = [{"labels": "{}", "value": 1}] if firing else []
     return {
         "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
@@ -113,11 +114,11 @@ def test_each_alert_fires_for_its_series_and_not_for_healthy_ones(tmp_path: Path
         {
             "name": f"{alert} {'fires' if firing else 'does not fire'}",
             "interval": STEP,
-            "input_series": [{"series": series, "values": values} for series, values in case.items()],
-            "promql_expr_test": [count_of(alert, firing)],
+            "input_series": [{"series": series, "values": values} for series, values in values_by_series.items()],
+            "promql_expr_test": [expected_alert(alert, firing)],
         }
-        for alert, both in CASES.items()
-        for firing, case in ((True, both.firing), (False, both.healthy))
+        for alert, case in CASES.items()
+        for firing, values_by_series in ((True, case.firing), (False, case.healthy))
     ]
     run_promtool(tmp_path, tests)
 

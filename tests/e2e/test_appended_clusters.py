@@ -1,5 +1,5 @@
-"""Two sources are appended to one topic of a cluster of three brokers that are killed meanwhile:
-each record arrives once, in its source's order.
+"""Two sources are appended to one topic of a cluster of three brokers, which are killed or stopped
+meanwhile, as is one source: each record arrives once, in its source's order.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ PARTITIONS = 2
 
 @contextmanager
 def produce_to(bootstrap: str, name: str) -> Iterator[list[int]]:
-    """Produces `<name> <number>` to all partitions in turn; yields the acknowledged records per
-    partition.
+    """Produces `<name> <number>` to all partitions in turn; yields the number of acknowledged
+    records of each partition.
     """
     acknowledged = [0] * PARTITIONS
 

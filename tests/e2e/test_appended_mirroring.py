@@ -1,5 +1,5 @@
-"""Sources are appended to one topic: every committed record once and in its source's order, even if
-brokers crash.
+"""Sources are appended to one topic: every committed record arrives once and in its source's order,
+even if brokers crash.
 """
 
 from collections.abc import Iterator
@@ -37,9 +37,9 @@ def numbered_values(name: str, count: int, first: int = 0) -> list[bytes]:
 
 
 def wait_for_values(target: BrokerProcess, topic: str, expected: dict[str, list[bytes]], partition: int = 0) -> None:
-    """Waits until the topic has as many records as expected. Asserts that consumers of both
-    isolation levels then read each source's records in order. `expected`: by source, which begins
-    each value.
+    """Waits until the partition has as many records as expected. Asserts that consumers of both
+    isolation levels then read each source's records in order. `expected`: values by source; each
+    begins with the source's name.
     """
 
     def count() -> int:

@@ -20,7 +20,7 @@ FILES = sorted((ROOT / FOLDER).glob("*.json"))
 
 
 def find_problems(*files: Path) -> str:
-    """A line for each file that Grafana's types refuse."""
+    """A line for each file that Grafana's types refuse; empty if there is none."""
     try:
         program = build_program(SOURCE, cache_folder(SOURCE, "go-dashboards", "0"), "dashboards", "a minute or two")
     except ProgramUnavailable as reason:

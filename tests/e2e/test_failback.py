@@ -1,5 +1,5 @@
 """Failback: the old source mirrors its former mirror. Its diverged records are truncated only with
-onDivergence Truncate, and saved before.
+onDivergence Truncate, and are saved first.
 """
 
 import time
@@ -39,7 +39,7 @@ def test_sites_have_the_same_records_after_each_of_several_changes_of_the_source
     for partition in (0, 1):
         sites.wait_for_state(b, "FailedOver", partition)
         produce(b.bootstrap, TOPIC, [f"b {n}".encode() for n in range(50)], partition=partition)
-    commit_offsets(a.bootstrap, "workers", TOPIC, {0: 130, 1: 40})  # beyond the records that b has
+    commit_offsets(a.bootstrap, "workers", TOPIC, {0: 130, 1: 40})  # in partition 0 beyond what b has copied
     commit_offsets(b.bootstrap, "workers", TOPIC, {0: 110, 1: 45})
     before = read_records(a.bootstrap, TOPIC, 0)
 
@@ -104,8 +104,8 @@ def test_sites_have_the_same_records_after_each_of_several_changes_of_the_source
 
 
 def test_topic_is_not_adopted_without_proof(sites: Sites) -> None:
-    """Topics of one name that never mirrored each other, and a mirrored topic that has not failed
-    over.
+    """Neither of two topics of one name that never mirrored each other is adopted, nor the source
+    of a mirrored topic that has not failed over.
     """
     a, b = sites.a, sites.b
     assert isinstance(a, BrokerProcess)

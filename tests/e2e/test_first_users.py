@@ -16,7 +16,7 @@ USERS = ("admin", "producer")
 
 
 def secure(broker: BrokerProcess, *options: str) -> None:
-    """One listener, by SCRAM, also between brokers. `options` of the command line."""
+    """Sets one listener with SCRAM, for clients and brokers. `options`: for the command line."""
     broker.settings |= {
         "listeners": f"LOGIN://127.0.0.1:{broker.port}",
         "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT",

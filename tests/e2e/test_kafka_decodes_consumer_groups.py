@@ -56,6 +56,7 @@ MEMBER_IN_JSON = {
 CLASSIC = ClassicMemberMetadata(45_000, (ClassicProtocol("range", b"\x00\x01"),))
 CLASSIC_IN_JSON = {"sessionTimeoutMs": 45_000, "supportedProtocols": [{"name": "range", "metadata": "AAE="}]}
 
+# Key, value, record type, and key and value as Kafka's decoder prints them.
 RECORDS: list[tuple[ConsumerGroupRecordKey, ConsumerGroupRecordValue | None, int, dict[str, Any], Any]] = [
     (ConsumerMemberKey("g", "m"), MEMBER, 5, MEMBER_IDS, MEMBER_IN_JSON | {"classicMemberMetadata": None}),
     (
@@ -105,7 +106,7 @@ RECORDS: list[tuple[ConsumerGroupRecordKey, ConsumerGroupRecordValue | None, int
 ]
 
 
-def test_kafka_decodes_every_record(tmp_path: Path) -> None:
+def test_kafka_decodes_each_kind_of_record(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(
         encode_batch(
@@ -120,8 +121,8 @@ def test_kafka_decodes_every_record(tmp_path: Path) -> None:
         )
     )
     expected: list[Row] = [
-        ({"type": str(number), "data": data}, None if value is None else {"version": "0", "data": value})
-        for _, _, number, data, value in RECORDS
+        ({"type": str(record_type), "data": key}, None if value is None else {"version": "0", "data": value})
+        for _, _, record_type, key, value in RECORDS
     ]
     assert decode_with_kafka(log) == expected
 

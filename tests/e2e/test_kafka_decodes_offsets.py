@@ -231,8 +231,8 @@ def kafka() -> Iterator[BrokerProcess]:
 
 
 def describe_group(client: AdminClient, name: str) -> ck.admin.ConsumerGroupDescription | None:
-    """None while the coordinator starts: it may not have its metadata yet, and then it loads the
-    group.
+    """None while the coordinator starts: its broker may not have the metadata yet, or may be
+    loading the group.
     """
     try:
         return client.describe_consumer_groups([name])[name].result(30)

@@ -1,5 +1,5 @@
 """Apache Kafka's DumpLogSegments finds no fault in a folder that Ottla has compacted, and reads the
-same records.
+records that Ottla reads.
 """
 
 import re
@@ -76,9 +76,11 @@ def test_dump_log_segments_finds_no_fault(tmp_path: Path) -> None:
     found = [match.groupdict() for line in lines if (match := BATCH.match(line))]
     assert found, lines
     assert {batch["valid"] for batch in found} == {"true"}
-    assert any(batch["count"] == "0" for batch in found), "an empty batch of a producer"
-    assert any(batch["horizon"].startswith("OptionalLong[") for batch in found), "a delete horizon"
-    assert any(int(batch["count"]) <= int(batch["last"]) - int(batch["base"]) != 0 for batch in found), "a gap"
+    assert any(batch["count"] == "0" for batch in found), "no batch is empty"
+    assert any(batch["horizon"].startswith("OptionalLong[") for batch in found), "no batch has a delete horizon"
+    assert any(int(batch["count"]) <= int(batch["last"]) - int(batch["base"]) != 0 for batch in found), (
+        "no batch has a gap"
+    )
     read = [match.groupdict() for line in lines if (match := RECORD.match(line)) and "endTxnMarker" not in line]
     assert [(int(record["offset"]), int(record["value"])) for record in read] == [
         (offset, -1 if value is None else len(value)) for offset, value in expected

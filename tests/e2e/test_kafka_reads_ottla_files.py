@@ -183,6 +183,9 @@ def consume_values(broker: BrokerProcess, topic: str, isolation: str) -> list[by
 
 
 def produce_with_every_codec(broker: BrokerProcess, topic: str) -> None:
+    """Creates the topic and writes batches of every codec, then committed and aborted
+    transactions.
+    """
     config = {"segment.bytes": "1048576", "index.interval.bytes": "1000"}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)

@@ -16,7 +16,7 @@ from tests.e2e.rounds.round_runner import create_topic
 from tests.waiting import eventually
 
 PARTITIONS = 3
-PAUSE_S = 4.0  # of a paused broker; other brokers fence it meanwhile
+PAUSE_S = 4.0  # of a paused broker; it is fenced meanwhile
 # The tool sets retries to 0. These are the defaults of producers, with timeouts that fit a test.
 RETRIES = (
     "retries=2147483647\nenable.idempotence=true\nrequest.timeout.ms=3000\ndelivery.timeout.ms=60000\nlinger.ms=5\n"
@@ -67,19 +67,19 @@ def test_verifiable_consumer_reads_all_that_was_acknowledged_under_faults(
         cluster.wait_until_healthy()
         wait_for_acknowledgements(producer)
         producer.stop()
-        sent = {
+        acknowledged = {
             event["value"]: (event["partition"], event["offset"])
             for event in producer.events_named("producer_send_success")
         }
         assert producer.events_named("producer_send_error") == []
         eventually(
-            lambda: sent.keys() <= consumed_offsets(consumer).keys(),
+            lambda: acknowledged.keys() <= consumed_offsets(consumer).keys(),
             within_s=60,
             message="a consumer that has read all records",
         )
         consumer.stop()
     consumed = consumed_offsets(consumer)
-    assert {value: consumed[value] for value in sent} == sent
+    assert {value: consumed[value] for value in acknowledged} == acknowledged
     values = [event["value"] for event in consumer.events_named("record_data")]
     values_by_offset = {
         (event["partition"], event["offset"]): event["value"] for event in consumer.events_named("record_data")

@@ -84,7 +84,7 @@ def test_the_tool_removes_a_voter_that_another_broker_replaces_and_adds_it_again
     assert "controller.quorum.auto.join.enable" not in dynamic_configs(cluster, removed)
 
 
-def test_the_tool_says_why_a_voter_is_not_removed(cluster: ProcessCluster) -> None:
+def test_the_tool_says_that_it_cannot_remove_a_broker_that_is_no_voter(cluster: ProcessCluster) -> None:
     with pytest.raises(AssertionError, match="is no voter"):
         metadata_quorum(
             cluster, "remove-controller", "--controller-id", "77", "--controller-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ"

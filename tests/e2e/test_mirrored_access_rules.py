@@ -42,7 +42,7 @@ def add_rule(broker: BrokerProcess, topic: str, operation: AclOperation, *, pref
     admin.create_acls([rule])[rule].result(10)
 
 
-def remove_rules(broker: BrokerProcess, operation: AclOperation) -> None:
+def remove_rule(broker: BrokerProcess, operation: AclOperation) -> None:
     chosen = AclBindingFilter(
         *(ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "User:alice", "*", operation),
         AclPermissionType.ALLOW,
@@ -59,7 +59,7 @@ def rules(broker: BrokerProcess) -> set[tuple[str, str]]:
     return {(it.name, it.operation.name) for it in admin.describe_acls(every).result(10)}
 
 
-def test_rules_of_mirrored_topics_are_copied_without_those_that_allow_to_write(
+def test_rules_of_mirrored_topics_are_copied_without_the_permission_to_write(
     source: BrokerProcess, target: BrokerProcess
 ) -> None:
     admin = AdminClient({"bootstrap.servers": source.bootstrap})
@@ -79,7 +79,7 @@ def test_rules_of_mirrored_topics_are_copied_without_those_that_allow_to_write(
     eventually(lambda: rules(target) == {*expected, ("west.orders", "DELETE")}, within_s=30)
     assert "created 2 access rules of the source's topics" in target.log_tail()
     add_rule(target, "west.orders", AclOperation.ALTER)
-    remove_rules(source, AclOperation.ALL)
+    remove_rule(source, AclOperation.ALL)
     kept = {("west.orders", it) for it in ("DESCRIBE_CONFIGS", "DELETE", "ALTER")}
     eventually(lambda: rules(target) == kept, within_s=30, message=target.log_tail)
 

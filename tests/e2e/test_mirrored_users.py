@@ -30,7 +30,7 @@ REFUSED: Final = "credentials cannot be read (users): "
 
 @contextmanager
 def run_login_broker() -> Iterator[tuple[BrokerProcess, str]]:
-    """A broker and its address for users."""
+    """Yields a broker with an authorizer, and the address of its listener with logins."""
     with run_ottla_broker(start=False) as broker:
         login = f"127.0.0.1:{free_port()}"
         broker.settings |= {
@@ -60,7 +60,7 @@ def set_password(broker: BrokerProcess, user: str, password: str) -> None:
 
 
 def allow(broker: BrokerProcess, kind: ResourceType, name: str, operation: Operation) -> None:
-    """A rule for the mirror's user."""
+    """Creates a rule that allows the mirror's user this operation."""
     entry = AccessControlEntry(kind, name, PatternType.LITERAL, "User:mirror", "*", operation, Permission.ALLOW)
 
     async def create() -> None:
@@ -94,25 +94,27 @@ def mirror_settings(source: str) -> dict[str, str]:
 
 
 def test_users_log_in_at_the_target_with_their_passwords() -> None:
-    with run_login_broker() as (source, login), run_login_broker() as (target, here):
+    with run_login_broker() as (source, source_login), run_login_broker() as (target, target_login):
         for user in ("mirror", "alice", "own", "root", "deputy"):
             set_password(source, user, "secret")
         set_password(target, "own", "another")
-        set_mirror(target.bootstrap, "west", mirror_settings(login))
+        set_mirror(target.bootstrap, "west", mirror_settings(source_login))
         eventually(lambda: REFUSED in target.log_tail(), within_s=30, message=target.log_tail)
-        assert not can_log_in(here, "alice", "secret")
+        assert not can_log_in(target_login, "alice", "secret")
         allow(source, ResourceType.cluster, "kafka-cluster", Operation.describe)
         eventually(lambda: "delegation_token_authorization_failed" in target.log_tail(), within_s=30)
         allow(source, ResourceType.user, "*", Operation.describe_tokens)
-        eventually(lambda: can_log_in(here, "alice", "secret"), within_s=30, message=target.log_tail)
+        eventually(lambda: can_log_in(target_login, "alice", "secret"), within_s=30, message=target.log_tail)
         assert "credentials of deputy, own, root are not copied" in target.log_tail()
-        assert can_log_in(here, "own", "another") and not can_log_in(here, "own", "secret")
-        assert not can_log_in(here, "root", "secret"), "a super user of the target has the source's password"
-        assert not can_log_in(here, "deputy", "secret"), "a restricted super user of the target has the source's"
+        assert can_log_in(target_login, "own", "another") and not can_log_in(target_login, "own", "secret")
+        assert not can_log_in(target_login, "root", "secret"), "a super user of the target has the source's password"
+        assert not can_log_in(target_login, "deputy", "secret"), (
+            "a restricted super user of the target has the source's password"
+        )
         set_password(source, "alice", "changed")
-        eventually(lambda: can_log_in(here, "alice", "changed"), within_s=30, message=target.log_tail)
+        eventually(lambda: can_log_in(target_login, "alice", "changed"), within_s=30, message=target.log_tail)
         target.stop()
         target.start()
         alter(source, UserScramCredentialDeletion("alice", ScramMechanism.SCRAM_SHA_512))
-        eventually(lambda: not can_log_in(here, "alice", "changed"), within_s=30, message=target.log_tail)
-        assert can_log_in(here, "own", "another")
+        eventually(lambda: not can_log_in(target_login, "alice", "changed"), within_s=30, message=target.log_tail)
+        assert can_log_in(target_login, "own", "another")

@@ -96,7 +96,7 @@ def test_transactions_of_kafka_are_identical(version: str) -> None:
             else:
                 assert producer.flush(30) == 0
                 producer.abort_transaction(30)
-        produce(source.bootstrap, "money", [b"outside of any"] * 3)
+        produce(source.bootstrap, "money", [b"not transactional"] * 3)
         producer.begin_transaction()
         producer.produce("money", b"open", partition=0)
         assert producer.flush(30) == 0
@@ -132,8 +132,7 @@ def test_log_start_follows_the_source(pair: Pair) -> None:
     delete_below(1, 100)
     for partition in (0, 1):
         pair.assert_same_records("heads", partition)
-    # Records that were deleted before they were copied are a gap, of which only the log start
-    # tells.
+    # Records that were deleted before they were copied leave a gap, which only the log start shows.
     pair.mirror(role="Paused")
     produce(pair.source.bootstrap, "heads", [b"never copied"] * 10, partition=1)
     delete_below(1, 110)

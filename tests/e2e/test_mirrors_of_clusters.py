@@ -1,5 +1,5 @@
-"""Mirrors to clusters of three brokers: the logs stay identical while leaders change and brokers
-are killed, also those of a source that is Ottla.
+"""Mirrors to clusters of three brokers: the logs stay identical while leaders change and brokers of
+the target, and of a source that is Ottla, are killed.
 """
 
 from collections.abc import Iterator
@@ -68,23 +68,25 @@ def test_logs_are_identical_while_brokers_are_killed(source: ProcessCluster) -> 
                     wait_for_acknowledgements(acknowledged)
                     broker.start()
                     source.wait_until_healthy()
-        ends = {partition: read_watermarks(source.bootstrap, TOPIC, partition) for partition in range(PARTITIONS)}
-        for partition, end in ends.items():
+        watermarks = {partition: read_watermarks(source.bootstrap, TOPIC, partition) for partition in range(PARTITIONS)}
+        for partition, expected in watermarks.items():
             eventually(
-                lambda partition=partition, end=end: read_watermarks(target.bootstrap, TOPIC, partition) == end,  # type: ignore[misc]
+                lambda partition=partition, expected=expected: (  # type: ignore[misc]
+                    read_watermarks(target.bootstrap, TOPIC, partition) == expected
+                ),  # type: ignore[misc]
                 within_s=60,
-                message=lambda partition=partition, end=end: (
-                    f"{TOPIC}-{partition}: {end} at the source, "
+                message=lambda partition=partition, expected=expected: (
+                    f"{TOPIC}-{partition}: {expected} at the source, "
                     f"{read_watermarks(target.bootstrap, TOPIC, partition)} at the target"
                 ),  # type: ignore[misc]
             )
             assert read_records(target.bootstrap, TOPIC, partition) == read_records(source.bootstrap, TOPIC, partition)
         target.wait_until_healthy()
-        assert sum(end for _, end in ends.values()) == acknowledged[0]
+        assert sum(end for _, end in watermarks.values()) == acknowledged[0]
         for partition in range(PARTITIONS):
-            expected = read_log_bytes(source.brokers[1].log_dir, TOPIC, partition)
+            log = read_log_bytes(source.brokers[1].log_dir, TOPIC, partition)
             for broker in target.brokers.values():
-                assert read_log_bytes(broker.log_dir, TOPIC, partition) == expected
+                assert read_log_bytes(broker.log_dir, TOPIC, partition) == log
 
 
 @pytest.mark.parametrize("source", ["ottla"], indirect=True)

@@ -164,8 +164,8 @@ def describe_mirror(bootstrap: str) -> dict[str, Any]:
     return {it.name: it for it in asyncio.run(send()).results[0].configs}
 
 
-def test_edited_password_in_a_file_is_used_at_once(source: SecuredKafka, tmp_path: Path) -> None:
-    """`ottla up` with Secrets in the files. A password that is edited is used at once."""
+def test_password_that_is_edited_in_a_file_is_used(source: SecuredKafka, tmp_path: Path) -> None:
+    """`ottla up` with Secrets in the files, first with a wrong password."""
 
     def objects(password: str) -> list[dict[str, Any]]:
         spec = {

@@ -59,9 +59,9 @@ class OttlaCommand:
         eventually(lambda: is_in_sync(self.cluster.bootstrap, topic, replicas, preferred=preferred), within_s=60)
         return eventually(partitions_in_sync, within_s=60, message=f"{topic} with {replicas} replicas in sync")
 
-    def produce(self, topic: str, records: int, size: int = 1000) -> None:
+    def produce(self, topic: str, count: int, size: int = 1000) -> None:
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap})
-        for number in range(records):
+        for number in range(count):
             producer.produce(topic, f"{number:>{size}}", key=str(number))
         assert producer.flush(60) == 0
 
@@ -87,7 +87,8 @@ def test_reassignment_is_planned_throttled_cancelled_and_completed(ottla: OttlaC
     output = ottla.run("topics", "reassign", "orders", "-r", "3", "--dry-run", "--throttle", "1M")
     assert "6 partitions to change, 6 replicas to copy, " in output
 
-    # The throttle makes it last long enough to be described, rejected a second time, and cancelled.
+    # The throttle makes the reassignment last long enough to describe it, to have another one
+    # rejected, and to cancel it.
     ottla.run("topics", "reassign", "orders", "-r", "3", "--throttle", "10k")
     moving = ottla.run_json("topics", "describe", "orders")
     assert all(len(it["adding"]) == 1 for it in moving["partitions"])
@@ -170,7 +171,7 @@ def test_preferred_leaders_are_elected(ottla: OttlaCommand) -> None:
     ottla.run("cluster", "health", code=1)
     ottla.cluster.brokers[3].start()
     ottla.wait_until_in_sync("orders", 3, preferred=False)
-    # The controller's periodic election may have been first.
+    # The controller may have elected them in its periodic election.
     if any(it["leader"] != it["replicas"][0] for it in ottla.partitions("orders")):
         assert "orders" in ottla.run("topics", "elect", "orders", "--dry-run")
         assert "elected" in ottla.run("topics", "elect", "--all")

@@ -47,7 +47,7 @@ def test_deletion_policy_that_was_observed_last_decides_whether_a_topic_is_delet
         for name in ("gone", "unseen", "again"):
             await kubelet.wait_until_ready("Topic", name)
         before = kubelet.status("Topic", "again")["topicId"]
-        # Another operator, whose watch has not delivered a Topic yet.
+        # Another operator, whose watch has delivered no Topic yet.
         new_operator = ProcessKubelet(kubelet.folder, api=kubelet.api)
         new_operator.controller.update(kubelet.api.objects["Cluster", "events", "demo"])
         await new_operator.controller.topics.reconcile(KEY)
@@ -286,7 +286,7 @@ def test_fewer_brokers_than_a_topic_has_replicas_blocks_scaling_down_and_changes
     run_with_cluster(tmp_path, 3, scenario)
 
 
-def test_broker_with_the_metadata_log_is_restarted_last_of_two(tmp_path: Path) -> None:
+def test_the_only_voter_is_restarted_last_of_two_brokers(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         async with connect_to_brokers(kubelet) as client:
             (voter,) = await list_voters(client)
@@ -311,7 +311,7 @@ def test_status_reports_the_moved_partitions_of_a_reassignment(tmp_path: Path) -
             await writer.flush()
         progress: list[tuple[int, int]] = []  # moved and total, as reported
 
-        def is_moved() -> bool:
+        def is_ready() -> bool:
             reassignment = kubelet.status("Cluster", "demo").get("reassignment")
             if reassignment and (it := (reassignment["moved"], reassignment["total"])) not in progress[-1:]:
                 progress.append(it)
@@ -320,7 +320,7 @@ def test_status_reports_the_moved_partitions_of_a_reassignment(tmp_path: Path) -
             return bool(ready["status"] == "True" and ready["observedGeneration"] == generation)
 
         kubelet.edit_spec("Cluster", "demo", replicas=2)
-        await kubelet.wait_until(is_moved)
+        await kubelet.wait_until(is_ready)
         total = progress[-1][1]
         moved = [moved for moved, of in progress if of == total]
         assert moved == sorted(moved) and 0 < moved[-1] < total

@@ -15,7 +15,7 @@ from tests.e2e.process_kubelet import ProcessKubelet, connect_to_brokers, run_wi
 LISTENERS = [{"name": "clients", "port": 9094, "authentication": "SCRAM"}]
 AUTHORIZATION = {"type": "ACL"}
 SECRET = "demo-inter-broker-login"
-ASKED_AT = "2026-01-31T12:00:00Z"
+REQUESTED_AT = "2026-01-31T12:00:00Z"
 
 
 def logs(kubelet: ProcessKubelet) -> str:
@@ -45,15 +45,15 @@ def test_passwords_of_brokers_are_rotated_without_a_restart_and_without_a_failed
         await kubelet.wait_until_ready("Topic", "orders")
         before = kubelet.secret(SECRET)
         pods = {name: it["metadata"].get("uid") for name, it in kubelet.api.of("Pod").items()}
-        for round_, names in enumerate(("ottla-broker-2", "ottla-broker")):
-            kubelet.edit_spec("Cluster", "demo", rotatePasswordsAt=ASKED_AT.replace("00Z", f"0{round_}Z"))
+        for round_, broker_user in enumerate(("ottla-broker-2", "ottla-broker")):
+            kubelet.edit_spec("Cluster", "demo", rotatePasswordsAt=REQUESTED_AT.replace("00Z", f"0{round_}Z"))
             # The operator goes on with its work meanwhile, by a login that all brokers accept.
             kubelet.edit_spec("User", "alice", quotas={"producerByteRate": 1000 + round_})
             await kubelet.wait_until_ready()
             await kubelet.wait_until_ready("User", "alice")
             assert kubelet.status("Cluster", "demo")["passwordsRotatedAt"].endswith(f"0{round_}Z")
             after = kubelet.secret(SECRET)
-            assert f'username="{names}"' in after["sasl.jaas.config"]
+            assert f'username="{broker_user}"' in after["sasl.jaas.config"]
             assert not {*after.values()} & {before["broker.password"], before["operator.password"]}
         steps = [it for it in kubelet.events if it.startswith("RotatingPasswords")]
         assert [it.split(":")[1] for it in steps] == [" step 1 of 3", " step 2 of 3", " step 3 of 3"] * 2
@@ -84,7 +84,7 @@ def test_a_broker_that_does_not_answer_stops_a_rotation_and_is_not_locked_out(
     monkeypatch.setattr(password_rotation, "PREVIOUS_LOGIN_PERIOD", password_rotation.PREVIOUS_LOGIN_PERIOD / 15)
 
     async def scenario(kubelet: ProcessKubelet) -> None:
-        kubelet.edit_spec("Cluster", "demo", rotatePasswordsAt=ASKED_AT)
+        kubelet.edit_spec("Cluster", "demo", rotatePasswordsAt=REQUESTED_AT)
         await kubelet.wait_until(lambda: '"Accept"' in kubelet.secret(SECRET)["rotation"])
         await kubelet.stop_container("demo-3")
         await kubelet.wait_until(lambda: "RotatingPasswords" not in str(kubelet.condition("Cluster", "demo")))

@@ -1,4 +1,4 @@
-"""The operator secures the brokers of a Cluster among themselves by logins and TLS, with real
+"""The operator secures the connections between a Cluster's brokers by logins and TLS, with real
 brokers as processes: from the start, and by an edit while they run.
 """
 
@@ -33,7 +33,7 @@ def logins(kubelet: ProcessKubelet) -> list[InterBrokerLogin]:
     return [observed_login(read_settings(config_maps[it], 1)) for it in mounted]
 
 
-async def can_connect(kubelet: ProcessKubelet, security: ClientSecurity) -> list[bool]:
+async def accepted_by_brokers(kubelet: ProcessKubelet, security: ClientSecurity) -> list[bool]:
     """For each broker, True if it lets a client in on the inter-broker listener."""
     found = []
     for pod in kubelet.api.of("Pod").values():
@@ -49,8 +49,8 @@ async def can_connect(kubelet: ProcessKubelet, security: ClientSecurity) -> list
 def test_a_new_cluster_is_never_open(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         assert logins(kubelet) == 3 * [InterBrokerLogin.REQUIRED]
-        assert await can_connect(kubelet, UNSECURED) == [False, False, False]
-        assert await can_connect(kubelet, operator_login(kubelet)) == [True, True, True]
+        assert await accepted_by_brokers(kubelet, UNSECURED) == [False, False, False]
+        assert await accepted_by_brokers(kubelet, operator_login(kubelet)) == [True, True, True]
         assert kubelet.created_pods == ["demo-1", "demo-2", "demo-3"]
         values = kubelet.secret(SECRET)
         texts = [
@@ -72,8 +72,8 @@ def test_running_brokers_are_secured_and_opened_by_edits(tmp_path: Path) -> None
         await kubelet.wait_until(
             lambda: kubelet.is_ready() and {*logins(kubelet)} == {InterBrokerLogin.REQUIRED}, within_s=150
         )
-        assert await can_connect(kubelet, UNSECURED) == [False, False, False]
-        # The last broker without a login needs no restart in between.
+        assert await accepted_by_brokers(kubelet, UNSECURED) == [False, False, False]
+        # The last broker without a login may require logins at once, with one restart, not two.
         restarts = Counter(kubelet.created_pods[3:])
         assert sorted(restarts.values()) in ([1, 2, 2], [2, 2, 2]), kubelet.created_pods
         login = operator_login(kubelet)
@@ -84,7 +84,7 @@ def test_running_brokers_are_secured_and_opened_by_edits(tmp_path: Path) -> None
         await kubelet.wait_until(
             lambda: kubelet.is_ready() and {*logins(kubelet)} == {InterBrokerLogin.NONE}, within_s=150
         )
-        assert await can_connect(kubelet, UNSECURED) == [True, True, True]
+        assert await accepted_by_brokers(kubelet, UNSECURED) == [True, True, True]
 
     run_with_cluster(tmp_path, 3, scenario, **OPEN)
 
@@ -98,12 +98,12 @@ def test_a_lost_secret_restarts_nobody_and_is_made_anew_once_no_broker_runs(tmp_
         assert kubelet.created_pods == ["demo-1"] and not kubelet.api.of("Secret")
         kubelet.api.objects["Secret", "events", SECRET] = secret
         await kubelet.wait_until_ready()
-        assert all(await can_connect(kubelet, operator_login(kubelet)))
+        assert all(await accepted_by_brokers(kubelet, operator_login(kubelet)))
         del kubelet.api.objects["Secret", "events", SECRET]
         del kubelet.api.objects["Pod", "events", "demo-1"]
         await kubelet.wait_until(lambda: kubelet.is_ready() and SECRET in kubelet.api.of("Secret"), within_s=90)
         assert kubelet.secret(SECRET)["operator.password"] not in str(secret)
-        assert all(await can_connect(kubelet, operator_login(kubelet)))
+        assert all(await accepted_by_brokers(kubelet, operator_login(kubelet)))
 
     run_with_cluster(tmp_path, 1, scenario, **SECURED)
 
@@ -112,7 +112,7 @@ SECURED_BY_TLS = SECURED | {"tls": {"issuer": "Internal", "interBroker": True}}
 
 
 def stages(kubelet: ProcessKubelet) -> set[str]:
-    """TLS between brokers, by the annotations of their pods."""
+    """Stages of TLS between brokers that the pods are annotated with; "" for a pod without one."""
     return {it["metadata"]["annotations"].get(names.TLS, "") for it in kubelet.api.of("Pod").values()}
 
 
@@ -124,9 +124,9 @@ def over_tls(kubelet: ProcessKubelet, security: ClientSecurity) -> ClientSecurit
 def test_a_new_cluster_has_tls_between_brokers_from_the_start(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         assert stages(kubelet) == {"Required"}
-        assert await can_connect(kubelet, operator_login(kubelet)) == [False]
-        assert await can_connect(kubelet, over_tls(kubelet, UNSECURED)) == [False]
-        assert await can_connect(kubelet, over_tls(kubelet, operator_login(kubelet))) == [True]
+        assert await accepted_by_brokers(kubelet, operator_login(kubelet)) == [False]
+        assert await accepted_by_brokers(kubelet, over_tls(kubelet, UNSECURED)) == [False]
+        assert await accepted_by_brokers(kubelet, over_tls(kubelet, operator_login(kubelet))) == [True]
         kubelet.put_topic("orders", partitions=1, replicas=1)
         await kubelet.wait_until_ready("Topic", "orders")
         assert kubelet.created_pods == ["demo-1"]
@@ -143,8 +143,8 @@ def test_running_brokers_get_tls_and_logins_by_an_edit_and_lose_tls_by_another(t
         await kubelet.wait_until(lambda: kubelet.is_ready() and stages(kubelet) == {"Required"}, within_s=150)
         assert {*logins(kubelet)} == {InterBrokerLogin.REQUIRED}
         login = operator_login(kubelet)
-        assert await can_connect(kubelet, login) == [False, False, False]
-        assert await can_connect(kubelet, over_tls(kubelet, login)) == [True, True, True]
+        assert await accepted_by_brokers(kubelet, login) == [False, False, False]
+        assert await accepted_by_brokers(kubelet, over_tls(kubelet, login)) == [True, True, True]
         # Logins and TLS came together: no broker was restarted more than twice for both.
         assert max(Counter(kubelet.created_pods[3:]).values()) == 2, kubelet.created_pods
         kubelet.edit_spec("Cluster", "demo", tls={"secretRef": {"name": "another"}, "interBroker": True})
@@ -152,6 +152,6 @@ def test_running_brokers_get_tls_and_logins_by_an_edit_and_lose_tls_by_another(t
         assert "interBroker: false" in kubelet.condition("Cluster", "demo")["message"]
         kubelet.edit_spec("Cluster", "demo", tls={"issuer": "Internal"})
         await kubelet.wait_until(lambda: kubelet.is_ready() and stages(kubelet) == {""}, within_s=150)
-        assert await can_connect(kubelet, login) == [True, True, True]
+        assert await accepted_by_brokers(kubelet, login) == [True, True, True]
 
     run_with_cluster(tmp_path, 3, scenario, **OPEN)

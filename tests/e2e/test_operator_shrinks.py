@@ -52,7 +52,7 @@ def test_replicas_that_a_broker_gets_while_it_is_removed_are_moved_off(tmp_path:
     async def scenario(kubelet: ProcessKubelet) -> None:
         kubelet.edit_spec("Cluster", "demo", replicas=2)
         await kubelet.wait_until(lambda: kubelet.api.stateful_set["spec"]["replicas"] == 2)
-        await create_topic_on_broker_3(kubelet)  # which has not been stopped yet
+        await create_topic_on_broker_3(kubelet)  # the broker has not been stopped yet
         async with connect_to_brokers(kubelet) as client:
             assert (await topics.describe_topics(client, ["late"]))["late"].partitions[0].replicas == (3, 1)
         await kubelet.wait_until(lambda: "demo-3" not in kubelet.api.of("Pod"))

@@ -96,8 +96,8 @@ def test_changes_by_others_on_the_brokers_are_reported_and_reverted(tmp_path: Pa
 
 
 def test_password_follows_its_sources(tmp_path: Path) -> None:
-    """A Secret that the user provides, and the edited and deleted Secret of a generated
-    password.
+    """The sources are a Secret that alice provides, and the Secret of bob's generated password,
+    which is edited and deleted.
     """
 
     async def scenario(kubelet: ProcessKubelet) -> None:
@@ -153,12 +153,12 @@ def test_deleted_user_is_revoked_also_by_an_operator_that_did_not_see_its_deleti
         for name in ("bob", "carol"):
             assert not await can_log_in(kubelet, passwords[name], name)
             assert await rules_of(kubelet, name) == set()
-        assert await new_operator_records(kubelet) == {}
+        assert await read_user_records_of_cluster(kubelet) == {}
 
     run_secured(tmp_path, scenario)
 
 
-async def new_operator_records(kubelet: ProcessKubelet) -> object:
+async def read_user_records_of_cluster(kubelet: ProcessKubelet) -> object:
     users: UserReconciler = kubelet.controller.users
     return await users.platform.read_user_records(Key("events", "demo"))
 
@@ -204,25 +204,27 @@ def test_rules_without_authorization_are_reported_and_applied_once_there_is_one(
 
 def test_quotas_follow_the_spec_and_go_with_the_user(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
-        async def found() -> dict[str, float]:
+        async def quotas_of_alice() -> dict[str, float]:
             async with connect_to_brokers(kubelet) as client:
                 return (await quotas.describe_user_quotas(client) or {}).get("alice", {})
 
         kubelet.put_user("alice", quotas={"producerByteRate": 1000, "requestPercentage": 50})
         await kubelet.wait_until_ready("User", "alice")
-        assert await found() == {"producer_byte_rate": 1000, "request_percentage": 50}
+        assert await quotas_of_alice() == {"producer_byte_rate": 1000, "request_percentage": 50}
         kubelet.edit_spec("User", "alice", quotas={"producerByteRate": 2000})
         await kubelet.wait_until_ready("User", "alice")
-        assert await found() == {"producer_byte_rate": 2000}
+        assert await quotas_of_alice() == {"producer_byte_rate": 2000}
         kubelet.controller.update(kubelet.api.objects.pop(("User", "events", "alice")), is_deleted=True)
         await kubelet.reconcile()
-        assert await found() == {}
+        assert await quotas_of_alice() == {}
 
     run_secured(tmp_path, scenario)
 
 
 def test_rotation_with_overlap_fails_no_login_of_a_client_that_reconnects(tmp_path: Path) -> None:
-    """The client reads its Secret for every connection, and may have read it just before."""
+    """The client connects with the Secret that it read before its previous connection, as if it had
+    read the Secret just before a rotation.
+    """
 
     async def scenario(kubelet: ProcessKubelet) -> None:
         authentication = {"type": "SCRAM-SHA-512", "overlap": "2s"}

@@ -31,16 +31,17 @@ def home(up: UpProcess) -> UpProcess:
 
 
 def voters(home: UpProcess) -> list[int]:
+    """Ids of the voters; empty if the command fails."""
     done = home.run_ottla("cluster", "metadata", "-o", "json")
     return [it["id"] for it in json.loads(done.stdout)["brokers"] if it["member"]] if done.returncode == 0 else []
 
 
-def data(home: UpProcess, broker: int) -> Path:
+def data_folder(home: UpProcess, broker: int) -> Path:
     return home.folder / ".ottla" / "demo" / str(broker) / "data"
 
 
 def cluster_id(home: UpProcess, broker: int) -> str:
-    lines = (data(home, broker) / "meta.properties").read_text().splitlines()
+    lines = (data_folder(home, broker) / "meta.properties").read_text().splitlines()
     return next((it.partition("=")[2] for it in lines if it.startswith("cluster.id=")), "")
 
 
@@ -48,7 +49,7 @@ def restart_with_lost_disks(home: UpProcess, lost: Sequence[int]) -> None:
     """The lost disks are kept aside."""
     home.stop()
     for broker in lost:
-        data(home, broker).rename(home.folder / f"lost-{broker}")
+        data_folder(home, broker).rename(home.folder / f"lost-{broker}")
     home.start()
     home.wait_for_line("; ".join(f"broker {it} has another disk" for it in lost))
 
@@ -58,7 +59,7 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered_from_the_remaini
     produce_values(home, "flights", *values)
     kept, *lost = members = voters(home)
     before = cluster_id(home, kept)
-    left = ", ".join(str(it) for it in BROKERS if it not in lost)
+    remaining = ", ".join(str(it) for it in BROKERS if it not in lost)
     restart_with_lost_disks(home, lost)
     addresses = home.bootstrap
 
@@ -66,7 +67,7 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered_from_the_remaini
     assert tried.returncode == 0, tried.stderr
     all_voters = ", ".join(map(str, members))
     assert f"1 of the voters {all_voters} of the metadata log answer, and a majority is 2" in tried.stdout
-    assert f"continues with the disks of brokers {left}" in tried.stdout
+    assert f"continues with the disks of brokers {remaining}" in tried.stdout
     assert cluster_id(home, kept) == before
 
     done = home.run_ottla("cluster", "recover", "-b", addresses, "--yes")
@@ -74,8 +75,8 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered_from_the_remaini
     home.wait_for_line("4 brokers ready")
     after = cluster_id(home, kept)
     assert after != before and [cluster_id(home, it) for it in BROKERS] == 4 * [after]
-    # Brokers stopped one after the other: of some partitions the last in-sync replica was on a lost
-    # disk.
+    # Brokers had stopped one after the other, so the last in-sync replica of some partitions was on
+    # a lost disk.
     elected = home.run_ottla("topics", "elect", "--all", "--unclean", "--yes")
     assert elected.returncode == 0, elected.stdout + elected.stderr
     assert sorted(consume_values(home, "flights", len(values))) == sorted(values)
@@ -85,8 +86,8 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered_from_the_remaini
     assert again.returncode == 1 and "there is nothing to recover" in again.stderr
 
     home.stop()
-    shutil.rmtree(data(home, lost[0]))
-    (home.folder / f"lost-{lost[0]}").rename(data(home, lost[0]))
+    shutil.rmtree(data_folder(home, lost[0]))
+    (home.folder / f"lost-{lost[0]}").rename(data_folder(home, lost[0]))
     home.start()
     refused = home.wait_for_line(f"broker demo-{lost[0]}: ottla broker: ")
     assert before in refused and after in refused
@@ -96,7 +97,7 @@ def test_a_cluster_without_a_majority_of_its_disks_is_recovered_from_the_remaini
 def test_a_cluster_with_a_majority_of_its_disks_starts_and_is_not_recovered(home: UpProcess) -> None:
     lost = voters(home)[-1]
     home.stop()
-    data(home, lost).rename(home.folder / f"lost-{lost}")
+    data_folder(home, lost).rename(home.folder / f"lost-{lost}")
     home.start()
     home.wait_for_line("4 brokers ready")
     done = home.run_ottla("cluster", "recover", "-b", home.bootstrap, "--yes")

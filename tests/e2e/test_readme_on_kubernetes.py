@@ -1,6 +1,6 @@
 """README's commands for Kubernetes, run as written on a new Kubernetes with a real kubelet.
 
-The images have the names of README's files, as if a user had pushed them to a registry.
+The images are tagged with the names in README's files, as if a user had pushed them to a registry.
 """
 
 import os

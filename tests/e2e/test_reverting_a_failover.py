@@ -98,7 +98,7 @@ def test_failover_is_reverted_with_consent_and_own_records_are_saved(sites: Site
             record.value for record in read_records(b.bootstrap, TOPIC, 0, isolation="read_committed")
         ]
 
-    # After a failover that stays, a restarted leader knows its failover offset.
+    # After a failover that is not reverted, a restarted leader still knows the failover offset.
     sites.mirror_to_b(role="FailedOver")
     for partition in (0, 1):
         sites.wait_for_state(b, "FailedOver", partition)
@@ -135,9 +135,9 @@ def test_source_that_lost_records_since_the_failover_is_detected(sites: Sites) -
     assert read_values(b.bootstrap) == [b"a"] * 100
 
 
-def test_records_that_were_deleted_since_the_failover_are_mirrored_again(sites: Sites) -> None:
-    """Records of the source and of `b` were deleted at `b`, so its log starts above the failover
-    offset.
+def test_mirroring_continues_at_the_failover_offset_though_the_log_starts_above_it(sites: Sites) -> None:
+    """Records of the source and of `b` were deleted at `b`, so the log of `b` starts above the
+    failover offset.
     """
     a, b = sites.a, sites.b
     assert isinstance(a, BrokerProcess) and isinstance(b, BrokerProcess)

@@ -1,4 +1,4 @@
-"""A rolling restart: clients get no errors and lose no records."""
+"""A rolling restart: clients get no unexpected errors and lose no records."""
 
 from collections import Counter
 from random import Random
@@ -45,9 +45,9 @@ def test_rolling_restart_under_load_loses_no_acknowledged_record_and_repeats_non
 
 
 def unexpected_errors(member: GroupMember) -> list[str]:
-    """Errors other than rebalances of the group, which happen when the second member joins, and
-    commits while a new coordinator loads: librdkafka repeats them for 0.3 s only, which a slow
-    machine exceeds, and the member commits again.
+    """Errors other than those of a rebalance, which happens when the second member joins, and of
+    commits while a new coordinator loads. librdkafka retries such a commit for 0.3 s only, which is
+    too short on a slow machine, and the member commits again.
     """
     expected = ("rebalanc", "coordinator load in progress")
     return [error for error in member.recovered_errors if not any(it in error.lower() for it in expected)]

@@ -1,4 +1,6 @@
-"""The schema registry of three brokers: every broker serves it, and one writes, which may fail."""
+"""The schema registry of three brokers: every broker serves it, and one of them, the writer, may
+fail.
+"""
 
 from collections.abc import Iterator
 from functools import partial
@@ -66,11 +68,11 @@ def test_no_schema_is_lost_when_the_writer_fails(
         acknowledged[size] = clients[size % 3 + 1].register_schema("s", fixed(size))
     fallen = writer(cluster)
     cluster.brokers[fallen].kill()
-    left = [client for number, client in clients.items() if number != fallen]
+    remaining = [client for number, client in clients.items() if number != fallen]
 
     def registers(size: int) -> bool:
         try:
-            acknowledged[size] = left[size % 2].register_schema("s", fixed(size))
+            acknowledged[size] = remaining[size % 2].register_schema("s", fixed(size))
         except Exception:  # noqa: BLE001 (the client's own, of several kinds)
             return False
         return True
@@ -95,20 +97,20 @@ def test_a_new_schema_is_known_to_the_leaders_of_all_partitions(
     validation: dict[str, Any] = {"confluent.value.schema.validation": "true"}
     rd.create_topic(cluster.bootstrap, "t", 6, **validation)
     clients[1].set_compatibility("t-value", "NONE")
-    failed: list[ck.KafkaError] = []
+    errors: list[ck.KafkaError] = []
     producer = ck.Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0})
 
-    def deliver(error: ck.KafkaError | None, _: ck.Message) -> None:
+    def add_error(error: ck.KafkaError | None, _: ck.Message) -> None:
         if error is not None:
-            failed.append(error)
+            errors.append(error)
 
     for size in range(1, 21):
         schema_id = clients[size % 3 + 1].register_schema("t-value", fixed(size))
         for partition in range(6):
-            producer.produce("t", b"\0" + schema_id.to_bytes(4, "big"), partition=partition, on_delivery=deliver)
+            producer.produce("t", b"\0" + schema_id.to_bytes(4, "big"), partition=partition, on_delivery=add_error)
         assert producer.flush(30) == 0
-    assert failed == [], "no record of a schema that was registered before is refused"
+    assert errors == [], "no record of a schema that was registered before is refused"
     for partition in range(6):
-        producer.produce("t", b"\0\x7f\xff\xff\xff", partition=partition, on_delivery=deliver)
+        producer.produce("t", b"\0\x7f\xff\xff\xff", partition=partition, on_delivery=add_error)
     assert producer.flush(60) == 0
-    assert [error.code() for error in failed] == [ck.KafkaError.INVALID_RECORD] * 6
+    assert [error.code() for error in errors] == [ck.KafkaError.INVALID_RECORD] * 6

@@ -1,6 +1,6 @@
 """Clusters whose brokers connect to each other over TLS and SASL: they start without any unsecured
-connection, replicate records, continue without one broker, and refuse requests between brokers from
-clients.
+connection, replicate records, continue without one broker, and refuse from clients the requests
+that only brokers may send.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,8 +48,8 @@ MAPPING_RULES = "RULE:^CN=(.*)-certificate$/$1/L, DEFAULT"
 
 @dataclass(frozen=True)
 class SecuredCluster:
-    """`clients`: addresses of the listener for clients, by broker. `alice`: the user's client
-    properties for it, in librdkafka's names.
+    """`clients`: addresses of the listener for clients, by broker. `alice`: client properties of
+    user alice for this listener, with librdkafka's names.
     """
 
     cluster: ProcessCluster
@@ -110,8 +110,8 @@ def run_mutual_tls_cluster(folder: Path) -> Iterator[SecuredCluster]:
 
 @contextmanager
 def run_scram_cluster(folder: Path) -> Iterator[SecuredCluster]:
-    """Brokers log in to each other by SCRAM over TLS, with a login that no metadata log has at
-    first.
+    """Brokers log in to each other by SCRAM over TLS, with a login that the metadata log does not
+    have at first.
     """
     authority = create_certificate_authority(folder / "authority", ["127.0.0.1"], ["localhost"])
     pem = authority.server_key.read_text() + authority.server_certificate.read_text()
@@ -197,7 +197,7 @@ def produce_to(secured: SecuredCluster, topic: str, partitions: Sequence[int]) -
         rd.produce(secured.bootstrap, topic, messages(), partition=partition, **settings)
 
 
-def count_of(secured: SecuredCluster, topic: str, partition: int) -> int:
+def count_records(secured: SecuredCluster, topic: str, partition: int) -> int:
     settings = {name.replace(".", "_"): value for name, value in secured.alice.items()}
     return len(rd.consume(secured.bootstrap, topic, partition=partition, **settings))
 
@@ -213,7 +213,7 @@ def test_records_are_replicated_and_served_without_a_killed_broker(secured: Secu
     produce_to(secured, "orders", range(3))
     cluster.brokers[killed].start()
     cluster.wait_until_healthy()
-    assert [count_of(secured, "orders", partition) for partition in range(3)] == [2 * len(messages())] * 3
+    assert [count_records(secured, "orders", partition) for partition in range(3)] == [2 * len(messages())] * 3
 
 
 def test_clients_produce_and_lose_no_record_while_a_broker_restarts(secured: SecuredCluster) -> None:
@@ -224,7 +224,7 @@ def test_clients_produce_and_lose_no_record_while_a_broker_restarts(secured: Sec
     produce_to(secured, "payments", range(3))
     cluster.brokers[2].start()
     cluster.wait_until_healthy()
-    assert [count_of(secured, "payments", partition) for partition in range(3)] == [2 * len(messages())] * 3
+    assert [count_records(secured, "payments", partition) for partition in range(3)] == [2 * len(messages())] * 3
 
 
 def test_killed_brokers_start_again_with_all_records(secured: SecuredCluster) -> None:
@@ -234,7 +234,7 @@ def test_killed_brokers_start_again_with_all_records(secured: SecuredCluster) ->
     for broker in cluster.brokers.values():
         broker.kill()
     cluster.start()
-    assert [count_of(secured, "returns", partition) for partition in range(3)] == [len(messages())] * 3
+    assert [count_records(secured, "returns", partition) for partition in range(3)] == [len(messages())] * 3
 
 
 def test_client_cannot_act_as_a_broker(secured: SecuredCluster) -> None:
@@ -287,8 +287,8 @@ def test_brokers_without_the_login_are_refused(secured: SecuredCluster) -> None:
 
 
 def test_another_authority_takes_over_without_a_restart(secured: SecuredCluster, tmp_path: Path) -> None:
-    """First brokers trust its certificates beside the old ones, then they have certificates of it,
-    then a client trusts it alone.
+    """First brokers trust the new authority beside the old one, then the new one issues their
+    certificates, then a client trusts the new one alone.
     """
     cluster, old = secured.cluster, secured.authority
     create_topic(secured, "renewals")
@@ -298,7 +298,7 @@ def test_another_authority_takes_over_without_a_restart(secured: SecuredCluster,
         (old.folder / "trusted.pem", old.certificate.read_text() + new.certificate.read_text()),
         (old.folder / "broker.pem", key.read_text() + certificate.read_text()),
     )
-    started = {number: broker.pid for number, broker in cluster.brokers.items()}
+    pids = {number: broker.pid for number, broker in cluster.brokers.items()}
     for number_of_changes, (file, text) in enumerate(steps, 1):
         replace_file(file, text)
         eventually(partial(have_reloaded, cluster, number_of_changes), within_s=WITHIN_S, message=f"{file} is read")
@@ -306,11 +306,11 @@ def test_another_authority_takes_over_without_a_restart(secured: SecuredCluster,
     secured.alice["ssl.ca.location"] = str(new.certificate)
     cluster.security = replace(cluster.security, trusted_certificates=both)
     produce_to(secured, "renewals", range(3))
-    assert {number: broker.pid for number, broker in cluster.brokers.items()} == started
+    assert {number: broker.pid for number, broker in cluster.brokers.items()} == pids
     cluster.brokers[3].kill()
     cluster.brokers[3].start()  # it connects to the others anew, and they to it
     cluster.wait_until_healthy()
-    assert [count_of(secured, "renewals", partition) for partition in range(3)] == [len(messages())] * 3
+    assert [count_records(secured, "renewals", partition) for partition in range(3)] == [len(messages())] * 3
 
 
 def have_reloaded(cluster: ProcessCluster, times: int) -> bool:

@@ -41,7 +41,7 @@ OPTIONAL = REQUIRED | {
 
 def roll(cluster: ProcessCluster, settings: dict[str, str], topic: str) -> None:
     """Restarts one broker after the other with these settings instead of those of OPTIONAL and of
-    TLS.
+    TLS, and produces records after each restart.
     """
     for broker in cluster.brokers.values():
         assert broker.stop() == 0
@@ -53,7 +53,7 @@ def roll(cluster: ProcessCluster, settings: dict[str, str], topic: str) -> None:
 
 
 def login_of(cluster: ProcessCluster) -> dict[str, Any]:
-    """Login and authorities as settings of librdkafka; none without a login."""
+    """Login and authorities as settings of librdkafka; empty if clients need no login."""
     security = cluster.security
     if not security.uses_sasl or security.is_login_optional:
         return {}
@@ -106,7 +106,7 @@ def test_brokers_get_tls_and_logins_together_and_lose_them_again(tmp_path: Path)
         false_authority = create_certificate_authority(tmp_path / "false", ["127.0.0.1"], ["localhost"])
         distrusting = replace(cluster.security, trusted_certificates=false_authority.certificate.read_text())
         cluster.security = distrusting
-        with pytest.raises((KafkaError, OSError)):  # and does not go on without TLS
+        with pytest.raises((KafkaError, OSError)):  # it does not fall back to a connection without TLS
             cluster.metadata(1)
         cluster.security = login
         assert cluster.is_healthy()
@@ -124,13 +124,15 @@ def test_brokers_get_tls_and_logins_together_and_lose_them_again(tmp_path: Path)
 
 
 def write_login(folder: Path, cluster: ProcessCluster, user: str, **others: str) -> None:
-    """Writes another login module to the file of all brokers. Returns when each broker uses it."""
-    read = {number: reload_count(cluster, number) for number in cluster.brokers}
+    """Writes another login module to the file of all brokers. Returns when each broker uses it.
+    `others`: passwords of the other users that it accepts.
+    """
+    before = {number: reload_count(cluster, number) for number in cluster.brokers}
     accepted = " ".join(f'user_{name}="{password}"' for name, password in others.items())
     new = folder / "new"
     new.write_text(f'{SCRAM_MODULE} required username="{user}" password="of {user}" {accepted};')
     new.replace(folder / "login")
-    eventually(lambda: all(reload_count(cluster, number) > read[number] for number in read), within_s=30)
+    eventually(lambda: all(reload_count(cluster, number) > before[number] for number in before), within_s=30)
 
 
 def find_failed_logins(log: str) -> list[str]:

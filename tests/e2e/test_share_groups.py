@@ -21,11 +21,12 @@ WITHIN_S = 120.0
 @dataclass
 class History:
     """Records that were delivered to members, and the acknowledgements that brokers have confirmed.
-    `unsure`: accepted, but no response arrived."""
+    `unsure`: accepted by a member that got no response.
+    """
 
     accepted: set[tuple[int, int]] = field(default_factory=set)
     unsure: set[tuple[int, int]] = field(default_factory=set)
-    released: dict[tuple[int, int], int] = field(default_factory=dict)  # → delivery count, confirmed
+    released: dict[tuple[int, int], int] = field(default_factory=dict)  # → delivery count; the release is confirmed
     problems: list[str] = field(default_factory=list)
 
     def record_delivery(self, one: DeliveredRecord) -> None:
@@ -33,7 +34,9 @@ class History:
         if at in self.accepted:
             self.problems.append(f"{at} was accepted, and is delivered again")
         if one.delivery_count <= self.released.get(at, 0):
-            self.problems.append(f"{at}: delivery {one.delivery_count} follows a release of {self.released[at]}")
+            self.problems.append(
+                f"{at}: delivery {one.delivery_count} follows the release of delivery {self.released[at]}"
+            )
 
     @property
     def is_complete(self) -> bool:
@@ -65,13 +68,13 @@ async def work_at(member: ShareMember, node: int, history: History, draws: rando
         history.record_delivery(one)
     if not delivered:
         return
-    # Few are released, and none as often as would archive it.
+    # Few records are released, and none so often that it would be archived.
     kinds = {one: RELEASE if one.delivery_count < 3 and draws.random() < 0.1 else ACCEPT for one in delivered}
-    given = [(one.partition, one.offset, one.offset, kind) for one, kind in kinds.items()]
+    acknowledgements = [(one.partition, one.offset, one.offset, kind) for one, kind in kinds.items()]
     answered = False
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(20):
-            codes = await member.acknowledge(node, given)
+            codes = await member.acknowledge(node, acknowledgements)
             answered = True
     for one, kind in kinds.items():
         at = one.partition, one.offset
@@ -105,7 +108,7 @@ async def wait_for_progress(history: History, accepted: int) -> None:
     await eventually_async(has_progressed, within_s=WITHIN_S)
 
 
-def test_no_record_is_lost_and_none_comes_again_when_brokers_are_killed() -> None:
+def test_no_record_is_lost_and_no_accepted_one_is_delivered_again_when_brokers_are_killed() -> None:
     with run_cluster(
         "ottla", 3, group_share_record_lock_duration_ms=2000, share_coordinator_state_topic_num_partitions=5
     ) as cluster:

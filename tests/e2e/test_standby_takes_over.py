@@ -77,8 +77,8 @@ def test_sources_continue_at_their_positions_after_failover_and_failback() -> No
         produce(newark.bootstrap, TOPIC, flights(160, 170))
         wait_until(lambda: read_watermarks(standby.bootstrap, TOPIC, 0)[1] >= 171, standby)
 
-        # The region restarts and continues to append Newark. It cannot become a mirror before that
-        # is ended.
+        # The region restarts and continues to append Newark. It cannot become a mirror before
+        # this appending has ended.
         region.start()
         wait_until(lambda: read_watermarks(region.bootstrap, TOPIC, 0)[1] == 170, region)
         mirror_topics(standby, region, "back", on_divergence="Truncate")

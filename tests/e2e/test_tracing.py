@@ -10,7 +10,9 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 def find_produce(collector: Collector) -> ReceivedSpan | None:
-    """The request of the record with the header, when its phases are received too."""
+    """The span of the request whose record has the trace's header; None until the spans of its
+    phases have arrived.
+    """
     requests = [one for one in collector.spans_named("Produce") if one.trace_id == TRACE]
     return next((one for one in requests if "wait for replicas" in phases_of(collector, one)), None)
 

@@ -40,7 +40,9 @@ def test_each_record_is_copied_once_while_brokers_are_killed(cluster: ProcessClu
 
 @pytest.mark.parametrize("commit", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_decision_is_completed_though_a_broker_is_killed_right_after_it(cluster: ProcessCluster, commit: bool) -> None:
-    """Each broker in turn is killed right after a coordinator's answer, which may be its own."""
+    """Each broker in turn is killed right after a coordinator, perhaps this broker, has
+    answered.
+    """
     topic = f"decided-{commit}"
     create_topic(cluster, topic)
     wanted: list[str] = []

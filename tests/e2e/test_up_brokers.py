@@ -221,7 +221,7 @@ def test_scaling_up_and_down_loses_no_record(up: UpProcess) -> None:
 
 
 @pytest.mark.slow
-def test_scaling_down_continues_after_a_restart_of_up(up: UpProcess) -> None:
+def test_smaller_cluster_that_is_set_while_up_is_stopped_is_applied(up: UpProcess) -> None:
     up.write_resources(cluster(up, 3), topic(partitions=6, replicas=2))
     up.start()
     up.wait_for_line("topic greetings created")

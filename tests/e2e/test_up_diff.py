@@ -1,4 +1,4 @@
-"""`ottla diff` says what `ottla up` would change, and nothing once it has."""
+"""`ottla diff` lists what `ottla up` would change, and no difference once it has changed that."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`ottla up` keeps the settings of groups as Groups say."""
+"""`ottla up` keeps the settings of groups as the Group resources specify them."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ def certificates_folder(up: UpProcess) -> Path:
 
 
 def served_certificate(up: UpProcess, trusted: str) -> str:
-    """The certificate that a client gets which verifies the broker."""
+    """The certificate that the broker presents to a client that verifies it by `trusted`."""
     return ssl.get_server_certificate(("127.0.0.1", up.port), ca_certs=trusted, timeout=10).strip()
 
 
@@ -43,7 +43,7 @@ def client_settings(trusted: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_certificate_that_is_due_is_renewed_under_a_producer_without_a_restart(up: UpProcess) -> None:
+def test_a_due_certificate_is_renewed_without_a_restart_while_a_producer_runs(up: UpProcess) -> None:
     up.write_resources(cluster(up), topic(partitions=2))
     up.start()
     up.wait_for_line("topic greetings created")

@@ -19,8 +19,8 @@ def clusters(up: UpProcess) -> tuple[Json, Json]:
 
 
 def mirror(**spec: Any) -> Json:
-    of = {"source": {"clusterRef": {"name": "origin"}}, "target": {"clusterRef": {"name": "copy"}}}
-    return resource("Mirror", "west", **of, topics=["orders"], **spec)
+    clusters_of_mirror = {"source": {"clusterRef": {"name": "origin"}}, "target": {"clusterRef": {"name": "copy"}}}
+    return resource("Mirror", "west", **clusters_of_mirror, topics=["orders"], **spec)
 
 
 def registry(up: UpProcess, cluster: str) -> SchemaRegistryClient:
@@ -34,7 +34,7 @@ def record(name: str, *fields: str, references: list[SchemaReference] | None = N
 
 
 def contents(client: SchemaRegistryClient) -> dict[str, list[tuple[int, int, str]]]:
-    """Subject → version, id and text of each version."""
+    """Subject → version, id and text of each version, also of deleted ones."""
     client.clear_caches()
     found = {}
     for subject in client.get_subjects(deleted=True):
@@ -60,7 +60,9 @@ def test_a_mirror_copies_schemas_with_their_ids_until_it_fails_over(up: UpProces
     source.register_schema("orders-key", record("Key", "id"))
     eventually(lambda: contents(target) == contents(source), within_s=60, message=lambda: f"{up.lines}")
 
-    assert target.register_schema("orders-value", record("Order", "id", "note")) == 3, "it has it already"
+    assert target.register_schema("orders-value", record("Order", "id", "note")) == 3, (
+        "this schema is registered already"
+    )
     with pytest.raises(SchemaRegistryError) as refused:
         target.register_schema("orders-value", record("Order", "id", "note", "more"))
     assert refused.value.error_code == 42205

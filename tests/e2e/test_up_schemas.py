@@ -85,7 +85,7 @@ def test_a_subject_stays_without_its_schema_unless_the_policy_is_delete(up: UpPr
     assert registry(up).get_schema(1).schema_str is not None
 
 
-def test_the_registry_is_served_without_being_asked_for_unless_it_is_switched_off(up: UpProcess) -> None:
+def test_the_registry_is_served_by_default_and_not_when_it_is_disabled(up: UpProcess) -> None:
     listeners = [{"name": "plain", "port": up.port}]
     plain = resource("Cluster", "demo", replicas=1, listeners=listeners)
     up.write_resources(plain, schema(schema=record("Order", "id")))

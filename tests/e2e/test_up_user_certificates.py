@@ -72,11 +72,11 @@ def test_clients_connect_with_the_files_of_their_user_and_may_do_what_its_rules_
     )
     assert {next(consumer).value for _ in range(2)} == {b"one", b"two"}
     consumer.close()
-    explained = up.run_ottla(
+    listed = up.run_ottla(
         *("acls", "list", "--bootstrap", settings["bootstrap.servers"], "--command-config"),
         str(folder / "client.properties"),
     )
-    assert "CLUSTER_AUTHORIZATION_FAILED" in (explained.stdout + explained.stderr).upper().replace(" ", "_")
+    assert "CLUSTER_AUTHORIZATION_FAILED" in (listed.stdout + listed.stderr).upper().replace(" ", "_")
     assert up.stop() == 0
     assert "PRIVATE" not in "\n".join(up.lines)
 
@@ -131,7 +131,7 @@ def test_a_certificate_is_renewed_while_the_one_before_stays_valid(up: UpProcess
     assert up.stop() == 0
 
 
-def test_mapping_rules_make_user_names_and_a_user_that_none_matches_is_reported(up: UpProcess) -> None:
+def test_mapping_rules_make_user_names_and_a_user_that_no_rule_matches_is_reported(up: UpProcess) -> None:
     rules = {"config": {"ssl.principal.mapping.rules": "RULE:^CN=([a-z]+)$/$1/"}}
     up.write_resources(
         cluster(up, **rules), topic("orders"), user(acls=RULES), user("other", userName="Other", acls=[])

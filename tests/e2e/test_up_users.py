@@ -42,9 +42,9 @@ def produce(settings: dict[str, Any], topic: str = "orders") -> ck.KafkaError | 
 
 
 def consume_one(settings: dict[str, Any], group: str) -> "ck.Message | ck.KafkaError | None":
-    """The first record or the first error, whichever comes first."""
-    how = {"group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
-    consumer = ck.Consumer({**settings, **how})
+    """The first record or error, whichever comes first; None after 30 s."""
+    additional = {"group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
+    consumer = ck.Consumer({**settings, **additional})
     consumer.subscribe(["orders"])
     try:
         message = consumer.poll(30)
@@ -54,7 +54,7 @@ def consume_one(settings: dict[str, Any], group: str) -> "ck.Message | ck.KafkaE
 
 
 def is_refused(settings: dict[str, Any]) -> bool:
-    """True if the login fails."""
+    """True if the login fails. Raises AssertionError if there is no error within 20 s."""
     errors: list[ck.KafkaError] = []
     client = ck.Producer({**settings, "error_cb": errors.append, "log_level": 0})
     client.poll(0)
@@ -135,7 +135,7 @@ def test_removed_user_is_revoked_while_running_and_at_the_next_start(up: UpProce
     assert {it["principal"] for it in json.loads(listed.stdout)} == {"User:shop"}, listed.stderr
 
 
-def test_restart_keeps_passwords_and_open_clusters_refuse_rules(up: UpProcess) -> None:
+def test_restart_keeps_passwords_and_an_open_listener_beside_rules_is_rejected(up: UpProcess) -> None:
     up.write_resources(*example(up))
     up.start()
     up.wait_for_line("user shop: password set")

@@ -101,7 +101,7 @@ def is_process_running(pid: int) -> bool:
 
 @contextmanager
 def prepare_up(folder: Path) -> Iterator[UpProcess]:
-    """Yields a process that has not been started. At the end kills it and the processes it
+    """Yields a process that has not been started. Kills it at the end, with the processes that it
     started.
     """
     up = UpProcess(folder)

@@ -60,15 +60,17 @@ def consume_values(up: UpProcess, name: str, count: int) -> list[str]:
 
 
 def read_librdkafka_settings(folder: Path) -> dict[str, Any]:
-    """The librdkafka.properties in a user's folder. Files that it names are in the same folder."""
+    """The settings of librdkafka.properties in a user's folder, with paths for the names of
+    files.
+    """
     lines = (folder / "librdkafka.properties").read_text().splitlines()
     found = dict(line.split("=", 1) for line in lines)
     return {key: str(folder / value) if key.endswith(".location") else value for key, value in found.items()}
 
 
 def inter_broker_address(up: UpProcess, cluster: str = "demo") -> str:
-    """Host and port of the first broker's listener for brokers, whose login is that of
-    `login_options`.
+    """Host and port of the first broker's listener for brokers; `login_options` are for this
+    listener.
     """
     settings = json.loads((up.folder / ".ottla" / cluster / "1" / "settings.json").read_text())
     listeners: str = settings["listeners"]
@@ -114,7 +116,9 @@ def are_in_sync(partitions: Sequence[Json], replicas: int, *, preferred: bool) -
 
 
 def shouting_pipeline() -> Json:
-    """Writes the words of the topic `greetings` to the topic `shouts` in capitals."""
+    """A Pipeline that writes the words of the topic `greetings` to the topic `shouts` in
+    capitals.
+    """
     return resource(
         "Pipeline",
         "shout",

@@ -2,11 +2,11 @@
 
 `python -m tests.sim SEED` replays one run with its trace; `--seeds N [--first K]` runs many on all
 cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--metadata`
-only metadata change, and the faults are those of voters; with `--observers` there are also more
-brokers than voters, with `--access` access rules, credentials and quotas change. With
+only metadata are changed, and the faults are those of voters; with `--observers` there are also
+more brokers than voters, with `--access` access rules, credentials and quotas are changed. With
 `--transactions` producers and workers use transactions, with `--shares` a share group reads, with
-`--streams` threads of a Kafka Streams application come and go. With `--disable RULE` the broker
-runs without a rule, and the checks should detect it.
+`--streams` threads of a Kafka Streams application come and go. With `--disable RULE` brokers run
+without this rule, and the checks should detect that.
 """
 
 import argparse
@@ -87,6 +87,7 @@ def replay(run: Callable[..., Outcome], seed: int, level: int) -> int:
 
 
 def print_violations(outcome: Outcome) -> int:
+    """Returns 1 if there are any, otherwise 0."""
     for violation in outcome.violations[:MAX_PRINTED]:
         print(f"  violation: {violation}")
     if (more := len(outcome.violations) - MAX_PRINTED) > 0:
@@ -133,7 +134,7 @@ def run_many(run: Callable[[int], Outcome], seeds: range, options: str, jobs: in
                 print(f"  replay: python -m tests.sim {outcome.seed}{options}", flush=True)
     minutes = (time.monotonic() - started) / 60
     print(
-        f"{len(seeds)} seeds, {len(failed)} with violations{f': {sorted(failed)}' if failed else ''}; "
+        f"{len(seeds)} seeds, {len(failed)} failed{f': {sorted(failed)}' if failed else ''}; "
         f"{len(seeds) / minutes:.0f} seeds/minute, "
         f"{cpu_s / max(len(seeds), 1):.1f} s CPU each; {acks} acks; {format_counts(faults)}; {format_counts(done)}"
     )
@@ -141,6 +142,7 @@ def run_many(run: Callable[[int], Outcome], seeds: range, options: str, jobs: in
 
 
 def replay_without_rule(rule: DisabledRule, seed: int) -> int:
+    """Returns 0 if the checks detect that the rule is disabled, otherwise 1."""
     outcome = run_without_rule(rule, seed, on_line=print)
     print(summary(outcome))
     return 0 if print_violations(outcome) else 1

@@ -49,11 +49,13 @@ class AccessAdmin(SimulatedAdmin):
             await self._change(kind, name, delete, exists=False)
 
     async def create_credential(self, name: str) -> None:
-        """Retries until it exists."""
+        """Retries until the credential exists or the run is over."""
         await self._change("credential", name, self._create_credential, exists=True)
 
     async def delete_credential(self, name: str) -> None:
-        """Deletes it after a moment, and retries until it is gone."""
+        """Deletes the credential after one to four seconds, and retries until it is gone or the run
+        is over.
+        """
         await asyncio.sleep(self.random.uniform(1.0, 4.0))
         await self._change("credential", name, self._delete_credential, exists=False)
 

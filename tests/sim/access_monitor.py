@@ -26,8 +26,9 @@ class AccessMonitor:
     def __init__(self, cluster: SimulatedCluster, history: History) -> None:
         self._cluster = cluster
         self._history = history
-        # By broker: what it has had, and what it no longer has. A broker that is behind may
-        # learn of what is deleted by now.
+        # By host: entries that the broker's metadata have had, and those of them that were deleted
+        # and have disappeared there. A broker that is behind may still learn of an entry whose
+        # deletion was acknowledged.
         self._had: dict[str, set[Access]] = {}
         self._gone: dict[str, set[Access]] = {}
 

@@ -34,7 +34,7 @@ from tests.sim.client import SimulatedClient, Workload
 from tests.sim.history import ExpectedTopic, TopicPartition
 from tests.sim.processes import SimulatedProcess
 
-TOPIC, SET, PREFERRED = 2, 0, 0
+TOPIC, SET, PREFERRED = 2, 0, 0  # resource type, config operation, election type
 TIMEOUT_S = 3.0  # of requests
 MAX_PARTITIONS = 6
 # Topic settings to change. No check depends on them.
@@ -134,7 +134,7 @@ class TopicAdmin(SimulatedAdmin):
             code = answer.responses[0].error_code
             if code is not ErrorCode.unknown_topic_or_partition or tries == 1:
                 raise_for_error(code, f"delete {name}: {answer.responses[0].error_message}")
-            if code is ErrorCode.none:  # a former controller that is cut off may not know the topic
+            if code is ErrorCode.none:  # a former controller may only say that it does not know the topic
                 topic_state.exists = False
             return True
 
@@ -170,7 +170,7 @@ class TopicAdmin(SimulatedAdmin):
         key = self.random.choice(sorted(SETTINGS))
         value = self.random.choice(SETTINGS[key])
         topic_state = self.workload.history.topics[name]
-        sure = topic_state.settings.get(key, value) is not None
+        is_value_known = topic_state.settings.get(key, value) is not None
         topic_state.settings[key] = None
         tries = 0
 
@@ -188,7 +188,7 @@ class TopicAdmin(SimulatedAdmin):
 
         if await self.retry_until_done(f"set {key}={value} of {name}", attempt):
             self.count("config changed")
-            if sure and tries == 1:
+            if is_value_known and tries == 1:
                 topic_state.settings[key] = value
 
 

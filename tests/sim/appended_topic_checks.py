@@ -20,7 +20,7 @@ from tests.sim.reader import committed_batches
 @dataclass(frozen=True, slots=True)
 class AppendedPartition:
     """A partition and one of its sources, according to its leader and the metadata. `leader` is
-    None if the partition has none.
+    None if the partition has none, `status` also if the leader does not know the source.
     """
 
     topic_partition: TopicPartition
@@ -30,7 +30,9 @@ class AppendedPartition:
 
 
 def appended_partitions(cluster: SimulatedCluster, mirror: str, now_s: float) -> list[AppendedPartition]:
-    """Partitions to which this mirror appends, or did until it ended."""
+    """Partitions to which this mirror appends, or appended until its end. Empty if no broker
+    runs.
+    """
     image, found = newest_image(cluster), leader_replicas(cluster)
     if image is None:
         return []
@@ -56,9 +58,9 @@ def _appended_partition(
 
 
 def missing_records(source: SimulatedCluster, appended: list[AppendedPartition], *, may_stop: bool) -> Iterator[str]:
-    """Records not appended yet, and partitions that stopped without a reason.
+    """Describes partitions that lack records of their source or no longer append them.
 
-    `may_stop`: the source has diverged from what was copied.
+    `may_stop`: the source has diverged from what was copied, so appending may stop with a reason.
     """
     originals = leader_replicas(source)
     for one in appended:
@@ -78,8 +80,8 @@ def missing_records(source: SimulatedCluster, appended: list[AppendedPartition],
 def check_appended_once_in_order(
     contents: Contents, starts: Mapping[TopicPartition, int], appended: list[AppendedPartition], *, keeps_records: bool
 ) -> Iterator[str]:
-    """`contents` and `starts` are the source's at the end; `keeps_records`: it
-    lost only records below its log start.
+    """`contents` and `starts`: records and log starts of the source at the end. `keeps_records`:
+    the source lost only records below its log starts.
     """
     for one in appended:
         if one.leader is None:

@@ -19,10 +19,10 @@ async def sleep_random(random: Random, least_s: float, most_s: float) -> None:
 class BrokerFaults:
     """Each fault returns when it is repaired; only a clock that jumped stays wrong."""
 
-    def __init__(self, cluster: SimulatedCluster, random: Random, allowed: FaultBudget) -> None:
+    def __init__(self, cluster: SimulatedCluster, random: Random, budget: FaultBudget) -> None:
         self._cluster = cluster
         self._random = random
-        self._allowed = allowed
+        self._budget = budget
 
     def _trace(self, what: str) -> None:
         self._cluster.trace.add_line(what)
@@ -50,8 +50,8 @@ class BrokerFaults:
     async def power_loss(self, broker: SimulatedBroker) -> None:
         """Cuts the power if the budget allows it, otherwise kills the broker."""
         for least_s, most_s in self._pauses_before_start():
-            if self._allowed.allows_power_loss(broker):
-                self._allowed.record_power_loss(broker)
+            if self._budget.allows_power_loss(broker):
+                self._budget.record_power_loss(broker)
                 broker.lose_power()
             elif broker.is_running:
                 broker.kill()
@@ -62,12 +62,12 @@ class BrokerFaults:
             await self._sleep_random(0.001, 0.1)
 
     def _pauses_before_start(self) -> list[tuple[float, float]]:
-        """Shortest and longest time in s from a kill to the start, of one or two kills in turn."""
+        """For each of one or two kills, the shortest and the longest time in s until the start."""
         return [(0.05, 5)] + [(0.05, 2.0)] * (self._random.randrange(3) == 0)
 
     async def wipe(self, broker: SimulatedBroker) -> None:
         """Restarts the broker with an empty disk. The budget must allow it."""
-        self._allowed.record_wipe(broker)
+        self._budget.record_wipe(broker)
         if self._random.randrange(2):
             broker.kill()
         else:
@@ -115,4 +115,4 @@ class BrokerFaults:
 
     async def clock_jump(self, broker: SimulatedBroker) -> None:
         broker.clock_offset_ms = self._random.randrange(-CLOCK_JUMP_MS, CLOCK_JUMP_MS)
-        self._trace(f"sets the clock of {broker.host} to {broker.clock_offset_ms:+} ms")
+        self._trace(f"sets the clock offset of {broker.host} to {broker.clock_offset_ms:+} ms")

@@ -32,17 +32,17 @@ def violations(history: History, contents: Contents, topics: Mapping[str, Topic]
 
 
 def check_acknowledged_records(history: History, contents: Contents, topics: Mapping[str, Topic]) -> Iterator[str]:
-    """Acknowledged records are at their offsets in their topic, and in no other topic
-    of that name.
+    """Acknowledged records are at their offsets in their topic, and in no other topic of that
+    name.
     """
-    elsewhere = {(name, found) for name, _, found in _records(contents)}
+    stored_values = {(name, found) for name, _, found in _records(contents)}
     for ack in history.acks:
         name = ack.topic_partition[0]
         if name not in topics or topics[name].id != ack.topic_id:
             if not history.topics[name].may_lose_records:
                 yield f"topic {name} was deleted or recreated, and no client requested that"
             for value in ack.values:
-                if (name, value) in elsewhere:
+                if (name, value) in stored_values:
                     yield (
                         f"of another topic: {value[:40]!r} was acknowledged in {name} before it was deleted "
                         "and is in the recreated topic"
@@ -89,7 +89,7 @@ def check_idempotent_records(history: History, contents: Contents) -> Iterator[s
             seen[value] = offset
             number = int(value.split(b"/")[2].rstrip(b"."))
             if number < last.get(producer, 0):
-                yield f"out of order: {value[:40]!r} at {tp} offset {offset} comes after {producer}'s {last[producer]}"
+                yield f"out of order: {value[:40]!r} at {tp} offset {offset} comes after {last[producer]} of {producer}"
             last[producer] = number
 
 

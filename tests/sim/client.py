@@ -94,7 +94,7 @@ class SimulatedClient:
         self._leaders: dict[TopicPartition, Leader] = {}
         self._epochs: dict[TopicPartition, int] = {}  # newest leader epochs; older metadata are ignored
         self._coordinators: dict[tuple[int, str], int] = {}  # by kind and key
-        self._fetched_in: dict[TopicPartition, int] = {}  # leader epochs
+        self._fetched_in: dict[TopicPartition, int] = {}  # → leader epoch of the last fetch
 
     @property
     def stopping(self) -> bool:
@@ -118,8 +118,9 @@ class SimulatedClient:
     def record_failure(
         self, doing: str, reason: BaseException, expected_errors: frozenset[ErrorCode] = frozenset()
     ) -> None:
-        """Records a failed attempt. It is a violation if no fault can explain it."""
-
+        """Records a failed attempt. It is a violation if its error is one of `UNEXPECTED_ERRORS`,
+        without `expected_errors`.
+        """
         if isinstance(reason, KafkaError) and reason.code in UNEXPECTED_ERRORS - expected_errors:
             self.record_violation(f"{doing}: {reason.code.name}: {reason.message}")
         else:
@@ -135,8 +136,8 @@ class SimulatedClient:
         is_wanted: Callable[[], bool] = lambda: True,
         expected_errors: frozenset[ErrorCode] = frozenset(),
     ) -> bool:
-        """Runs `attempt` with new connections until it returns True, `is_wanted` is False or the
-        run is over. Returns True only in the first case.
+        """Runs `attempt` again and again, after a failure with a new connection, until it returns
+        True, `is_wanted` is False or the run is over. Returns True only in the first case.
 
         `expected_errors`: see `record_failure`.
         """
@@ -295,8 +296,8 @@ class SimulatedClient:
     async def committed_offsets(
         self, client: Client, group: str, topic_partitions: Sequence[TopicPartition], *, require_stable: bool = False
     ) -> dict[TopicPartition, int]:
-        """The committed offsets of a group; −1 for none. Raises KafkaError, with `require_stable`
-        UNSTABLE_OFFSET_COMMIT while a transaction that has committed one of them is open.
+        """The committed offsets of a group; −1 for none. Raises KafkaError; with `require_stable`,
+        this is UNSTABLE_OFFSET_COMMIT while an open transaction has an offset of these partitions.
 
         An offset below an acknowledged commit is a violation. Leader epochs of the commits are
         remembered.
@@ -322,6 +323,6 @@ class SimulatedClient:
                 raise_for_error(partition.error_code, "OffsetFetch")
                 tp = topic.name, int(partition.partition_index)
                 found[tp] = int(partition.committed_offset)
-                history.record_committed(group, tp, found[tp], known[tp])
+                history.check_committed(group, tp, found[tp], known[tp])
                 self.learn_epoch(tp, int(partition.committed_leader_epoch))
         return found

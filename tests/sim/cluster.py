@@ -38,7 +38,7 @@ class SimulatedBroker:
 
     def __init__(self, cluster: "SimulatedCluster", node_id: int, settings: Mapping[str, str]) -> None:
         self.node_id = node_id
-        self.host = f"{cluster.hosts}-{node_id}"
+        self.host = f"{cluster.host_prefix}-{node_id}"
         self.clock_offset_ms = 0
         self.settings = dict(settings)
         self.process: SimulatedProcess | None = None
@@ -78,7 +78,7 @@ class SimulatedBroker:
         self._trace.add_line(f"starts, process {self.starts}", self.host)
         self._serving = self.process.run(self._serve(self.process))
 
-    async def _serve(self, me: SimulatedProcess) -> None:
+    async def _serve(self, process: SimulatedProcess) -> None:
         try:
             config = Config.of(
                 {
@@ -116,7 +116,7 @@ class SimulatedBroker:
             )
         except START_FAILURES as reason:
             self._trace.add_line(f"cannot start: {reason}")
-            self._loop.call_soon(self._on_start_failure, me, context=NO_PROCESS)
+            self._loop.call_soon(self._on_start_failure, process, context=NO_PROCESS)
         except Exception as error:
             self._trace.record_problem(f"{self.host} failed to start: {error!r}")
             raise
@@ -197,14 +197,14 @@ class SimulatedBroker:
         """Gives the disk to a machine with another address."""
         assert not self.is_running
         self._moves += 1
-        self.host = f"{self._cluster.hosts}-{self.node_id}-{self._moves}"
+        self.host = f"{self._cluster.host_prefix}-{self.node_id}-{self._moves}"
         self._trace.add_line("moved to another address", self.host)
 
 
 class SimulatedCluster:
     """Brokers 1 to `count` and their network.
 
-    `network` None creates one. Names of hosts start with `hosts`.
+    `network` None creates one. `host_prefix` begins the names of the brokers' hosts.
     """
 
     def __init__(
@@ -216,12 +216,12 @@ class SimulatedCluster:
         trace: Trace,
         *,
         network: SimulatedNetwork | None = None,
-        hosts: str = "broker",
+        host_prefix: str = "broker",
     ) -> None:
         self.loop = loop
         self.random = random
         self.trace = trace
-        self.hosts = hosts
+        self.host_prefix = host_prefix
         self.network = SimulatedNetwork(loop, Random(random.getrandbits(64))) if network is None else network
         self.settings = settings
         self.brokers = {node_id: SimulatedBroker(self, node_id, settings) for node_id in range(1, count + 1)}

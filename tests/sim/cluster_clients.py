@@ -1,6 +1,4 @@
-"""The clients of a run: which ones there are, and what they do, as the plan and the run's random
-numbers choose.
-"""
+"""The clients of a run and what they do, as the plan and the run's random numbers choose."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -24,8 +22,8 @@ from tests.sim.transaction_workload import OUTPUTS, TransactionWorkload
 
 TOPIC = "events"
 GROUPS = ("readers", "others")
-MIGRATING_ONE_IN = 3  # groups: the members of one in so many change the protocol
-STREAMS_ONE_IN = 4  # groups: one in so many consists of threads of a Kafka Streams application
+MIGRATING_ONE_IN = 3  # one group in this many has members that change the protocol
+STREAMS_ONE_IN = 4  # one group in this many has threads of a Kafka Streams application as members
 
 
 @dataclass(frozen=True, slots=True)

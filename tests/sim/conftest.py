@@ -11,8 +11,9 @@ IsDetected = Callable[[DisabledRule, Sequence[int]], bool]
 
 @pytest.fixture
 def is_detected(pytestconfig: pytest.Config) -> IsDetected:
-    """True if a run without the rule violates an invariant. The seed that detected it in the last
-    run of the test with this cache is tried first, then `likely_seeds`, then others.
+    """Returns a function that is True if a run without a rule violates an invariant. The seed that
+    detected it in the last run of the test with this cache is tried first, then `likely_seeds`,
+    then others.
     """
     cache: pytest.Cache | None = getattr(pytestconfig, "cache", None)  # None with -p no:cacheprovider
 

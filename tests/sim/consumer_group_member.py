@@ -1,8 +1,9 @@
 """A member of a consumer group that speaks the consumer protocol (KIP-848), and checks that no
 partition has two owners.
 
-It gives up what it must before it reports so. What it owns counts as given up when its heartbeats
-have failed for a session: from then on the coordinator may remove the member at any time.
+It gives up the partitions that it must before it reports that. Those that it owns count as given up
+when its heartbeats have failed for a session: from then on the coordinator may remove the member at
+any time.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from tests.sim.history import TopicPartition
 from tests.sim.processes import SimulatedProcess
 
 SESSION_S = 3.0  # group.consumer.session.timeout.ms of the run
-REBALANCE_S = 10.0  # longer than a session: a member that is asked in vain is removed for its silence
+REBALANCE_S = 10.0  # longer than a session, whose end removes a silent member first
 REVOCATION_S = 1.0
 JOIN, LEAVE = 0, -1
 MUST_REJOIN = (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch)

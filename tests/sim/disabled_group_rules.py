@@ -28,7 +28,7 @@ def assignment_before_revocation() -> Iterator[None]:
 
 @contextmanager
 def revocation_not_awaited() -> Iterator[None]:
-    """A partition counts as given up when its owner is asked for it."""
+    """A partition counts as given up as soon as its owner is asked to revoke it."""
     with patch.object(reconciliation, "_owns_any", lambda *_: False):
         yield
 

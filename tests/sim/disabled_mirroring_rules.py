@@ -89,13 +89,13 @@ def mirrored_topics_writable() -> Iterator[None]:
 
 @contextmanager
 def own_credentials_not_kept() -> Iterator[None]:
-    """A mirror takes the credentials of users here for those that it has copied."""
+    """A mirror treats the target's own credentials as if it had copied them."""
     plan = credential_sync.plan_credential_sync
 
     def plan_credential_sync(
-        mirror: str, patterns: Sequence[str], at_source: Credentials, here: Credentials, *others: Any
+        mirror: str, patterns: Sequence[str], at_source: Credentials, at_target: Credentials, *others: Any
     ) -> CredentialChanges:
-        return plan(mirror, patterns, at_source, here, dict.fromkeys(here, mirror), others[1])
+        return plan(mirror, patterns, at_source, at_target, dict.fromkeys(at_target, mirror), others[1])
 
     async def sync_credentials(
         controller: Controller, mirror: str, to_set: Credentials, to_remove: Sequence[CredentialKey]
@@ -116,11 +116,11 @@ def own_credentials_not_kept() -> Iterator[None]:
 @contextmanager
 def offsets_copied_beyond_records() -> Iterator[None]:
     def offsets_to_commit(
-        there: Mapping[TopicPartition, CommittedOffset],
-        here: Mapping[TopicPartition, CommittedOffset],
+        at_source: Mapping[TopicPartition, CommittedOffset],
+        at_target: Mapping[TopicPartition, CommittedOffset],
         _: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, CommittedOffset]:
-        return {tp: one for tp, one in there.items() if tp not in here or here[tp].offset < one.offset}
+        return {tp: one for tp, one in at_source.items() if tp not in at_target or at_target[tp].offset < one.offset}
 
     with patch.object(group_offsets, "offsets_to_commit", offsets_to_commit):
         yield

@@ -120,7 +120,7 @@ def metadata_committed_by_one() -> Iterator[None]:
 
 @contextmanager
 def founding_without_asking() -> Iterator[None]:
-    """A broker that may found a cluster does so without asking the others for theirs."""
+    """A broker that may found a cluster does so without asking the others whether they have one."""
 
     async def find_cluster(_: QuorumPeers) -> str | None:
         return None

@@ -119,8 +119,8 @@ def unclean_elections() -> Iterator[None]:
     """Any replica may be elected (rule 5)."""
     original = election.elect_leader
 
-    def elect_leader(old: Any, isr: Any, trusted: Any, voters: Any, rules: election.TopicElectionRules) -> Any:
-        return original(old, isr, trusted, voters, replace(rules, allow_unclean=True))
+    def elect_leader(old: Any, isr: Any, trusted: Any, candidates: Any, rules: election.TopicElectionRules) -> Any:
+        return original(old, isr, trusted, candidates, replace(rules, allow_unclean=True))
 
     with patch.object(election, "elect_leader", elect_leader):
         yield
@@ -141,8 +141,8 @@ def followers_acknowledge_before_sync() -> Iterator[None]:
     original = ReplicaFetchers._connection_key
 
     def connection_key(fetchers: ReplicaFetchers, partition: Partition) -> tuple[int, bool] | None:
-        tp = original(fetchers, partition)
-        return None if tp is None else (tp[0], False)
+        key = original(fetchers, partition)
+        return None if key is None else (key[0], False)
 
     with patch.object(ReplicaFetchers, "_connection_key", connection_key):
         yield

@@ -1,7 +1,7 @@
 """Runs with one rule of the broker disabled, and how many of them detect it.
 
-A patch that does not match the broker's code makes it fail for other reasons. Such a run raises
-PatchError and does not count.
+A patch that does not match the broker's code makes the broker fail for other reasons. Such a run
+raises PatchError and does not count.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ from tests.sim.simulation import Outcome
 
 RunPlan = Plan | MirrorPlan
 ONE, THREE, FIVE = 1, 3, 5
-MAX_SEEDS_TRIED: Final = 100  # beside those that detected a rule before: those with the shortest runs
+MAX_SEEDS_TRIED: Final = 100  # after those that detected a rule before: the seeds with the shortest runs
 SEEDS_CHOSEN_FROM: Final = 1000
 TWO_CLUSTERS = 0  # in place of the number of brokers
 # With two of three brokers stopped no ISR or leader can change, so these rules need five brokers.
@@ -49,7 +49,8 @@ NEED_FIVE_BROKERS: Final = (
     disabled_replication_rules.unclean_elections,
 )
 PATCH_ERRORS: Final = ("TypeError(", "AttributeError(", "NameError(", "ImportError(")
-# Part of a violation's description → name of the invariant.
+# Part of a violation's description → name of the invariant. The first that matches counts. "_" is
+# in the names of error codes.
 INVARIANT_BY_TEXT: Final = {
     "zombie:": "zombie not fenced",
     "aborted and visible:": "aborted record visible",
@@ -88,7 +89,7 @@ INVARIANT_BY_TEXT: Final = {
     "metadata logs of": "metadata differ",
     "the images of": "metadata differ",
     "replicas of": "replicas differ",
-    "came back": "revoked and there again",
+    "came back": "reappeared after its deletion",
     "was acknowledged": "metadata lost",
     "no convergence": "no convergence",
     "not settled": "not settled",
@@ -115,9 +116,9 @@ def has_dead_letters(plan: RunPlan) -> bool:
 class DisabledRule:
     """A rule of the broker. Inside `disable()` the broker runs without it.
 
-    `brokers` is the number of brokers of a run that can detect it, or `TWO_CLUSTERS`.
-    `run`: runs a seed that can detect it.
-    `can_detect`: false if a run with this plan has nothing to do with the rule.
+    `brokers` is the number of brokers of a run that can detect this, or `TWO_CLUSTERS`. `run`: runs
+    a seed that can detect this. `can_detect`: False if a run with this plan has nothing to do with
+    the rule.
     """
 
     name: str
@@ -172,9 +173,10 @@ def detecting_seed(rule: DisabledRule, likely_seeds: Sequence[int], last: int | 
     """A seed whose run without the rule violates an invariant; None if no tried seed does.
 
     `likely_seeds` have detected it before, and `last` is the one that did so last. Any change of
-    the broker changes all runs, so others follow them: a few short runs detect more than a long
-    one. A seed that is not among `likely_seeds` detects the rule only if its run with the rule
-    violates nothing: otherwise the rule is not the cause.
+    the broker changes all runs, so other seeds are tried after them, those with the shortest runs
+    first, because a few short runs detect more than a long one. A seed that is not among
+    `likely_seeds` detects the rule only if its run with the rule violates nothing: otherwise the
+    rule is not the cause.
     """
     first = likely_seeds if last is None else (last, *likely_seeds)
     return next(
@@ -189,8 +191,8 @@ def detecting_seed(rule: DisabledRule, likely_seeds: Sequence[int], last: int | 
 
 
 def shortest_seeds(rule: DisabledRule) -> Sequence[int]:
-    """Seeds that can detect the rule, by when their faults are over. Of runs with two clusters the
-    shortest never fail over.
+    """At most `MAX_SEEDS_TRIED` seeds that can detect the rule, those whose faults end first in
+    front. Seeds with two clusters are not sorted, because the shortest runs never fail over.
     """
     choose_plan: Callable[[int], RunPlan] = (
         MirrorPlan.of if rule.brokers == TWO_CLUSTERS else partial(rule.run.args[0], brokers=rule.brokers)
@@ -229,8 +231,8 @@ def rules_with_name(wanted: str) -> list[DisabledRule]:
 
 @dataclass
 class Detections:
-    """The runs of one rule: their number, the seeds that detected it, and the violated invariants
-    by seeds.
+    """The runs without one rule: their number, the seeds that detected this, and by invariant the
+    number of seeds that violated it.
     """
 
     rule: DisabledRule
@@ -250,7 +252,7 @@ def _invariant_of(violation: str) -> str:
 
 
 def detect(rules: Iterable[DisabledRule], seeds: Sequence[int], jobs: int) -> list[Detections]:
-    """Runs each rule with each seed, in `jobs` processes. Raises PatchError."""
+    """Runs every seed without each rule in turn, in `jobs` processes. Raises PatchError."""
     detections = {rule: Detections(rule) for rule in rules}
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as workers:
         running = {workers.submit(run_without_rule, rule, seed): rule for rule in detections for seed in seeds}

@@ -74,15 +74,16 @@ def delivery_counts_not_stored() -> Iterator[None]:
 
 @contextmanager
 def acknowledgements_of_any_member_accepted() -> Iterator[None]:
-    """A record that one member has acquired can be acknowledged by another: so by one whose lock
-    has expired."""
+    """A record that one member has acquired can be acknowledged by another, for example by one
+    whose lock has expired.
+    """
     with patch.object(InFlightRange, "is_acquired_by", lambda one, _: one.state is DeliveryState.acquired):
         yield
 
 
 @contextmanager
 def acquired_records_lost_on_takeover() -> Iterator[None]:
-    """A leader that takes over goes on behind what its predecessor has delivered."""
+    """A leader that takes over continues after the last record that its predecessor delivered."""
     original = ShareStateClient.write
 
     async def write(client: ShareStateClient, key: SharePartitionKey, update: StateUpdate) -> None:
@@ -158,8 +159,9 @@ def updates_forgotten_on_takeover() -> Iterator[None]:
 
 @contextmanager
 def records_delivered_without_a_session() -> Iterator[None]:
-    """A leader delivers records also when its session with the controller has ended, so that
-    another broker may lead."""
+    """A leader delivers records also when its session with the controller has ended and another
+    broker may lead.
+    """
     original = SharePartitionLeader.deliver
 
     def deliver(leader: SharePartitionLeader, member_id: str, limits: ShareFetchLimits) -> DeliveredRecords | None:

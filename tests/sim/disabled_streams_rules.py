@@ -40,7 +40,7 @@ def _reconciling_tasks_with(**wrong: Any) -> Iterator[None]:
 
 @contextmanager
 def task_revocation_not_awaited() -> Iterator[None]:
-    """A task counts as given up when its owner is asked for it."""
+    """A task counts as given up as soon as its owner is asked to revoke it."""
     with patch.object(TaskAssignment, "contains_any", lambda *_: False):
         yield
 

@@ -101,7 +101,7 @@ def last_stable_offset_is_high_watermark() -> Iterator[None]:
 
 @contextmanager
 def decision_forgotten_on_takeover() -> Iterator[None]:
-    """A coordinator that takes over does not complete what another one has decided."""
+    """A coordinator that takes over does not complete a commit that another one has decided."""
 
     def apply_record(shard: TransactionShard, header: Any, key: bytes | None, value: bytes | None) -> None:
         before = dict(shard.entries)
@@ -199,7 +199,7 @@ def markers_to_some_partitions_only() -> Iterator[None]:
 
 @contextmanager
 def decided_transactions_aborted_on_takeover() -> Iterator[None]:
-    """A coordinator that takes over aborts what it finds open, though its commit is decided."""
+    """A coordinator that takes over aborts transactions whose commit was decided."""
 
     def apply_record(shard: TransactionShard, header: Any, key: bytes | None, value: bytes | None) -> None:
         original(shard, header, key, value)

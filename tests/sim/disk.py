@@ -39,14 +39,14 @@ class _File:
         _apply(self.content, at, data)
         self.writes.append((when_s, at, data))
 
-    def durable_as_of(self, when_s: float) -> None:
+    def make_durable(self, when_s: float) -> None:
         for when, at, data in self.writes:
             if when <= when_s:
                 _apply(self.durable, at, data)
         self.writes = [one for one in self.writes if one[0] > when_s]
 
     def lose_power(self, random: Random, now_s: float) -> int:
-        """Drops unsynced writes at random. Returns the number of bytes lost."""
+        """Drops unsynced writes at random. Returns by how many bytes the file is shorter."""
         before = len(self.content)
         completed = [(at, data) for when, at, data in self.writes if when <= now_s]
         kept = _survivors(random, len(completed))
@@ -74,8 +74,8 @@ def _apply(content: bytearray, at: int, data: bytes | None) -> None:
 
 
 def _survivors(random: Random, count: int) -> int:
-    """Number of unsynced changes that survive: none, all or a random number, each in one of three
-    cases.
+    """Number of unsynced changes that survive: none, all or a random number, with equal
+    probabilities.
     """
     return (0, count, random.randrange(count + 1))[random.randrange(3)] if count else 0
 
@@ -97,7 +97,7 @@ class _Directory:
         _rename(self.names, name, node, old)
         self.changes.append((when_s, name, node, old))
 
-    def durable_as_of(self, when_s: float) -> None:
+    def make_durable(self, when_s: float) -> None:
         for when, name, node, old in self.changes:
             if when <= when_s:
                 _rename(self.durable, name, node, old)
@@ -220,19 +220,19 @@ class SimulatedDisk:
         self.make_directory(path)
         node = self._root
         for name in _parts(path):
-            node.durable_as_of(self._now_s())
+            node.make_durable(self._now_s())
             node = cast(_Directory, node.names[name])
 
     def corrupt(self, path: str, at: int) -> None:
         """Flips one byte, in the cache and on the device."""
         file = self._file(path)
-        file.durable_as_of(self._now_s())
+        file.make_durable(self._now_s())
         for content in (file.content, file.durable):
             content[at] ^= 0xFF
 
     def offload(self, call: Callable[[], T]) -> tuple[float, T | BaseException]:
         """Runs a call as a thread would: its syncs run one after another, and it ends with the last
-        one.
+        one. Returns its duration in s, and its result or exception.
         """
         self._ahead_s = CALL_S
         try:
@@ -261,7 +261,7 @@ class SimulatedDisk:
     def sync(self, node: _File | _Directory) -> None:
         self.syncs += 1
         if self._ahead_s is None:
-            node.durable_as_of(self._now_s())
+            node.make_durable(self._now_s())
             return
         begun_s = self.when_s()
         self._ahead_s += self.sync_s()
@@ -273,7 +273,7 @@ class SimulatedDisk:
         """Applies the syncs that have ended."""
         now_s = self._now_s()
         for _, node, begun_s in sorted((one for one in self._syncing if one[0] <= now_s), key=lambda one: one[0]):
-            node.durable_as_of(begun_s)
+            node.make_durable(begun_s)
         self._syncing = [one for one in self._syncing if one[0] > now_s]
 
     # --- paths

@@ -1,8 +1,8 @@
 """Invariant: every replica that may be elected has all committed records (rules 1, 3, 4 and 5).
 
-Checked when a leader's high watermark advances, and periodically. So a violation is found when a
-replica wrongly becomes electable, not only in the rare run in which it becomes leader. Not used for
-mirrors, whose logs are truncated on purpose.
+It is checked when a leader's high watermark advances, and periodically. So a violation is found
+when a replica wrongly becomes electable, not only in the rare run in which it becomes leader. It is
+not checked in runs with mirrors, whose logs are truncated on purpose.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class ElectionSafetyMonitor:
         self._cluster = cluster
         self._trace = trace
         self._reported: set[tuple[TopicPartition, int]] = set()  # each replica is reported once
-        self._newest_end = 0  # of an image that any broker had
+        self._newest_end = 0  # the highest end offset of an image that any broker had
 
     @contextmanager
     def observe_advances(self) -> Iterator[None]:
@@ -79,15 +79,15 @@ class ElectionSafetyMonitor:
             # ISR. Nothing is elected before a controller knows them.
             return
         for broker in (*state.isr, *state.eligible):
-            has = self._replica(image, broker, tp)
-            if has is None or has.topic_id != state.topic or has.log.end >= observer.log.high_watermark:
+            replica = self._replica(image, broker, tp)
+            if replica is None or replica.topic_id != state.topic or replica.log.end >= observer.log.high_watermark:
                 continue
             if (tp, broker) not in self._reported:
                 self._reported.add((tp, broker))
                 self._trace.record_problem(
                     f"electable: broker {broker} may lead {tp[0]}-{tp[1]} (ISR {list(state.isr)}, eligible "
                     f"{list(state.eligible)}) and ends at "
-                    f"{has.log.end}; broker {observer._broker_id} has committed {observer.log.high_watermark}"
+                    f"{replica.log.end}; broker {observer._broker_id} has committed {observer.log.high_watermark}"
                 )
 
     def _replica(self, image: MetadataImage, node_id: int, tp: TopicPartition) -> Partition | None:

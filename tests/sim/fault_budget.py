@@ -46,22 +46,22 @@ class FaultBudget:
         self._wiped_voters.add(broker.node_id)
 
     def update(self) -> None:
-        """Removes brokers that are no longer at risk. Called often, because being in every ISR for
-        a moment is enough.
+        """Removes brokers that are no longer at risk, and wiped voters. Called often, because being
+        in every ISR for a moment is enough.
         """
         for node_id in tuple(self._at_risk):
             if has_caught_up(self._cluster, self._cluster.brokers[node_id]):
                 self._at_risk.remove(node_id)
         for node_id in tuple(self._wiped_voters):
-            if self._has_left_voters(node_id):
+            if self._is_old_directory_removed(node_id):
                 self._wiped_voters.remove(node_id)
 
-    def _has_left_voters(self, node_id: int) -> bool:
+    def _is_old_directory_removed(self, node_id: int) -> bool:
         voters, broker = committed_voters(self._cluster), self._cluster.brokers[node_id].broker
         if not voters or broker is None or not broker.log_dirs:
             return False
-        now = broker.log_dirs[0].directory_id
-        return all(directory == now for voter, directory in voters if voter == node_id)
+        current = broker.log_dirs[0].directory_id
+        return all(directory == current for voter, directory in voters if voter == node_id)
 
     def allows_power_loss(self, broker: SimulatedBroker) -> bool:
         self.update()

@@ -23,12 +23,12 @@ class FaultsInProgress:
         self._cluster = cluster
         self._random = random
         self._busy: Counter[int] = Counter()  # broker → number of faults in progress
-        self._faults = 0
-        self._actions = 0  # faults and their actions on other brokers
+        self._fault_count = 0
+        self._action_count = 0  # faults and their actions on other brokers
 
     @property
     def are_none(self) -> bool:
-        return not self._actions
+        return not self._action_count
 
     def is_busy(self, broker: SimulatedBroker) -> bool:
         return self._busy[broker.node_id] > 0
@@ -39,20 +39,20 @@ class FaultsInProgress:
         return self._random.sample(free, self._random.randint(0, len(free)))
 
     async def run(self, fault: Fault, reserved: SimulatedBroker) -> None:
-        self._faults += 1
+        self._fault_count += 1
         try:
             await self.run_on([reserved], fault(reserved))
         finally:
-            self._faults -= 1
+            self._fault_count -= 1
 
     async def run_on(self, brokers: Sequence[SimulatedBroker], action: Awaitable[None]) -> None:
         """Awaits an action, during which these brokers are busy."""
         self._busy.update(broker.node_id for broker in brokers)
-        self._actions += 1
+        self._action_count += 1
         try:
             await action
         finally:
-            self._actions -= 1
+            self._action_count -= 1
             self._busy.subtract(broker.node_id for broker in brokers)
 
     async def run_when_calm(
@@ -61,14 +61,15 @@ class FaultsInProgress:
         action: Callable[[], Awaitable[None]],
         is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Runs an action of the only fault in progress when the cluster is healthy and `is_ready`
-        is True; does nothing if that takes too long. No fault begins meanwhile.
+        """Runs an action of a fault once no other fault is in progress, the cluster is healthy and
+        `is_ready` is True; does nothing if that is not so within CALM_WITHIN_S. No fault begins
+        meanwhile.
         """
 
         def is_calm() -> bool:
             image = newest_image(self._cluster)
             return (
-                self._faults == 1
+                self._fault_count == 1
                 and image is not None
                 and all(one.is_serving for one in self._cluster)
                 and not unhealthy_partitions(image)

@@ -37,7 +37,7 @@ from tests.sim.processes import SimulatedProcess
 HEARTBEAT_S = 0.5
 SESSION_S = 6.0
 REBALANCE_S = 3.0
-LATEST_OFFSET_ONE_IN = 20  # fetches
+LATEST_OFFSET_ONE_IN = 20  # fetches per ListOffsets, on average
 PARTITION_CHECK_S = 3.0  # how often the group's leader checks for new partitions
 
 
@@ -55,7 +55,7 @@ class Member(SimulatedClient):
         self._rack = rack
         self._session_s = SESSION_S
         self._id = ""
-        self._partitions_as_leader: int | None = None  # their number; None: it is not the group's leader
+        self._partition_count_as_leader: int | None = None  # None: it is not the group's leader
         self._preferred: dict[TopicPartition, int] = {}
         self._assigned: list[TopicPartition] = []
         self.leaves_at_s = inf
@@ -95,9 +95,9 @@ class Member(SimulatedClient):
                             await self._commit(client, generation, positions)
                         return False
                     raise KafkaError(code, "Heartbeat")
-                if self._partitions_as_leader is not None and self.loop.time() >= check_at:
+                if self._partition_count_as_leader is not None and self.loop.time() >= check_at:
                     check_at = self.loop.time() + PARTITION_CHECK_S
-                    if await self._partitions(client) > self._partitions_as_leader:
+                    if await self._count_partitions(client) > self._partition_count_as_leader:
                         return False  # joining again starts a rebalance
         except FAILURES:
             left, self._id = self._id, ""
@@ -115,7 +115,8 @@ class Member(SimulatedClient):
 
     def _record_owned(self, sent_at_s: float) -> None:
         """What it owns counts as given up when its heartbeats have failed for a session, or for as
-        long as a rebalance may take."""
+        long as a rebalance may take if that is shorter.
+        """
         until_s = sent_at_s + min(self._session_s, REBALANCE_S)
         for tp in self._assigned:
             self.workload.history.record_owner(self._group, tp, self._id, self.loop.time(), until_s)
@@ -126,7 +127,7 @@ class Member(SimulatedClient):
     async def _send_to_group_coordinator(self, client: Client, request: Any) -> Any:
         return await self.send_to_coordinator(client, self._group, request)
 
-    async def _partitions(self, client: Client) -> int:
+    async def _count_partitions(self, client: Client) -> int:
         (topic,) = (await self.metadata(client, [self._topic])).topics
         return len(topic.partitions)
 
@@ -149,10 +150,10 @@ class Member(SimulatedClient):
             raise_for_error(joined.error_code, "JoinGroup")
             break
         self._id = joined.member_id
-        self._partitions_as_leader = None
+        self._partition_count_as_leader = None
         assignments: tuple[SyncGroupRequestAssignment, ...] = ()
         if joined.leader == self._id:
-            count = self._partitions_as_leader = await self._partitions(client)
+            count = self._partition_count_as_leader = await self._count_partitions(client)
             members = sorted(member.member_id for member in joined.members)
             assignments = tuple(
                 SyncGroupRequestAssignment(

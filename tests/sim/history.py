@@ -56,7 +56,7 @@ class ExpectedTopic:
 
 
 Access = tuple[str, str]
-"""A rule, a credential or a quota, and its name."""
+"""The kind ("rule", "credential" or "quota") and the name of an entry."""
 
 
 @dataclass
@@ -119,7 +119,7 @@ class History:
     def highest_watermark(self, tp: TopicPartition) -> int:
         return max(self.high_watermarks.get(tp, {0: 0}).values())
 
-    def record_committed(self, group: str, tp: TopicPartition, offset: int, known_at_request: int) -> None:
+    def check_committed(self, group: str, tp: TopicPartition, offset: int, known_at_request: int) -> None:
         """Checks a committed offset that was read. `known_at_request`: the largest acknowledged
         commit when the request was sent.
         """

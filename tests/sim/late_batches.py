@@ -14,7 +14,7 @@ from tests.sim.cluster_state import running_brokers
 from tests.sim.network import Direction
 from tests.sim.transaction_packets import TRANSACTIONAL_HOSTS, SentBatch, read_transactional_batch
 
-ENDS_WITHIN_S = 12.0  # a delivery timeout, markers
+ENDS_WITHIN_S = 12.0  # a delivery timeout and the time for the markers
 
 
 async def deliver_batch_late(cluster: SimulatedCluster) -> None:

@@ -2,10 +2,10 @@
 in the same partition.
 
 The coordinator's connection to the partition's leader is stalled, so that the marker is sent again
-on another connection. Either the same coordinator sends it, whose end of the connection is reset
-(firewalls that have forgotten a connection do so), or the next one, because the first is killed. A
-partition that accepts the late marker ends a part of the next transaction, perhaps otherwise than
-the rest of it will end.
+on another connection. Either the same coordinator sends it, because its end of the connection is
+reset as by a firewall that has forgotten the connection, or the next coordinator does, because the
+first is killed. A partition that accepts the late marker ends a part of the next transaction,
+perhaps otherwise than the rest of it will end.
 """
 
 from ottla_broker.log.producer_state import EPOCH_BUMP_VERSION
@@ -14,7 +14,7 @@ from tests.sim.cluster import SimulatedCluster
 from tests.sim.network import Direction
 from tests.sim.transaction_packets import SentMarker, find_sent_markers, read_markers
 
-NEXT_TRANSACTION_WITHIN_S = 10.0  # a session, a takeover
+NEXT_TRANSACTION_WITHIN_S = 10.0  # a session timeout and a takeover
 
 
 async def deliver_marker_late(cluster: SimulatedCluster, *, kills: bool) -> None:

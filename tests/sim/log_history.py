@@ -64,7 +64,7 @@ class LogHistory:
             for at, header in iter_batches(data)
         ]
 
-    def mismatch(self, topic_id: UUID, partition: int, log: Sequence[Batch]) -> str:
+    def describe_mismatch(self, topic_id: UUID, partition: int, log: Sequence[Batch]) -> str:
         """Empty if some leader's log had exactly these batches in sequence; otherwise where it
         differs from all of them.
         """

@@ -29,7 +29,9 @@ STARTS_WITHIN_S = 120.0
 
 
 async def measure(cluster: WholeCluster, fetches: Counter[int]) -> None:
-    """Prints what the leader handles. `fetches`: by the broker that handles them."""
+    """Prints the fetches that the leader and other voters handle, and the times of commits.
+    `fetches`: their number by the broker that handles them.
+    """
     leader = cluster.leader
     await cluster.pause(SETTLING_S)
     fetches.clear()

@@ -22,7 +22,7 @@ from tests.sim.client import Workload
 from tests.sim.history import TopicPartition
 from tests.sim.processes import SimulatedProcess
 
-# From a leader that does not know its followers' positions yet.
+# A leader that does not know its followers' positions yet returns it.
 EXPECTED_ERRORS = frozenset({ErrorCode.offset_out_of_range})
 
 
@@ -30,7 +30,9 @@ class MirrorAdmin(SimulatedAdmin):
     """Configures mirrors of one cluster."""
 
     async def set_mirror(self, mirror: str, settings: Mapping[str, str]) -> bool:
-        """Sets a mirror's settings, retrying until acknowledged."""
+        """Sets a mirror's settings, retrying until they are acknowledged. False if the run ended
+        first.
+        """
 
         async def attempt(client: Client) -> bool:
             configs = tuple(AlterableConfig(name=key, config_operation=i8(SET), value=v) for key, v in settings.items())

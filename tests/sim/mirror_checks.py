@@ -38,7 +38,7 @@ class LeaderReplica:
 @dataclass(frozen=True, slots=True)
 class MirroredReplica:
     """A mirrored partition, according to its leader and the metadata. `leader` is None if there is
-    none.
+    none, `status` also if the leader does not know the mirror.
     """
 
     topic_partition: TopicPartition
@@ -112,7 +112,7 @@ def unfinished_copies(
     may_stop: bool,
     loses_records: bool = False,
 ) -> Iterator[str]:
-    """Records not copied yet, and partitions that stopped without a reason.
+    """Describes copies that lack records of their source or have stopped without a reason.
 
     A copy of a recreated topic, or of a source that `loses_records`, may stop if it says why and
     the mirror does not resync (`may_stop`).
@@ -146,8 +146,8 @@ def unfinished_copies(
 
 
 def _is_caught_up(copy: MirroredReplica, original: PartitionLog) -> bool:
-    """True if both logs have the same range; a former log of the topic's own may start later than
-    the source's.
+    """True if both logs have the same range. The log of an adopted topic, which existed before the
+    mirror, may start later than the source's.
     """
     start, end = _log_range(copy.leader.log)  # type: ignore[union-attr]
     first, last = _log_range(original)
@@ -183,7 +183,7 @@ def check_copies_are_logs_of_source(
             yield f"mixed: {copy.topic_partition} has failed over without a recorded offset"
             continue
         log = batches_of(copy.leader.log, copy.record.end if copy.topic.failed_over else None)
-        if why := log_history.mismatch(copy.topic.source_id, copy.topic_partition[1], log):
+        if why := log_history.describe_mismatch(copy.topic.source_id, copy.topic_partition[1], log):
             yield f"mixed: the copy {copy.topic_partition} equals no log of its source: {why}"
 
 

@@ -67,15 +67,17 @@ class LinkFaults:
             self._source.network.restore_link(*direction)
 
     def _all_directions(self) -> list[Direction]:
-        there, here = [one.host for one in self._source], [one.host for one in self._target]
-        return [(a, b) for a in there for b in here] + [(b, a) for a in there for b in here]
+        source_hosts, target_hosts = [one.host for one in self._source], [one.host for one in self._target]
+        return [(a, b) for a in source_hosts for b in target_hosts] + [
+            (b, a) for a in source_hosts for b in target_hosts
+        ]
 
     def _random_directions(self) -> list[Direction]:
-        """All directions, those of one cluster's packets, or those of one broker."""
-        there, here = [one.host for one in self._source], [one.host for one in self._target]
-        back = [(b, a) for a in there for b in here]
-        forth = [(a, b) for a in there for b in here]
-        one = self._random.choice(there + here)
+        """All directions, those from one cluster to the other, or those of one broker."""
+        source_hosts, target_hosts = [one.host for one in self._source], [one.host for one in self._target]
+        back = [(b, a) for a in source_hosts for b in target_hosts]
+        forth = [(a, b) for a in source_hosts for b in target_hosts]
+        one = self._random.choice(source_hosts + target_hosts)
         return self._random.choice(
             (forth + back, forth + back, forth, back, [direction for direction in forth + back if one in direction])
         )

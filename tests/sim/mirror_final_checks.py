@@ -37,7 +37,7 @@ class MirrorFinalChecks:
 
     async def wait_for_convergence(self) -> list[str]:
         """Waits until both clusters are healthy, producers make progress, and copies are complete
-        or have stopped.
+        or have stopped. Returns what is still missing after CONVERGES_WITHIN_S.
         """
         acks = [
             (workload.history, name, workload.history.ack_counts[name])
@@ -70,7 +70,7 @@ class MirrorFinalChecks:
         for cluster in (self._setup.source, self._setup.target):
             image = newest_image(cluster)
             found += [f"{broker.host} is not serving" for broker in cluster if not broker.is_serving]
-            found += [f"no {cluster.hosts} runs"] if image is None else unhealthy_partitions(image)
+            found += [f"no broker of the {cluster.host_prefix} runs"] if image is None else unhealthy_partitions(image)
         return found
 
     def _lagging_copies(self, source_ends: Mapping[TopicPartition, int]) -> list[str]:
@@ -98,7 +98,9 @@ class MirrorFinalChecks:
         )
 
     def _unsettled(self) -> list[str]:
-        """Descriptions of partitions that have not settled or are in a wrong state."""
+        """Descriptions of partitions and credentials that have not settled or are in a wrong
+        state.
+        """
         now_s, resyncs = self._setup.loop.time(), self._setup.plan.resyncs
         found = [*unsettled_replicas(self._setup.source), *unsettled_replicas(self._setup.target), *self._unhealthy()]
         if self._setup.plan.appended:
@@ -162,9 +164,9 @@ class MirrorFinalChecks:
                 *check_metadata_are_equal(cluster),
             ]
         found += check_copies_are_logs_of_source(self._setup.target, FORWARD_MIRROR, self._setup.log_history, now_s)
-        still = not (plan.loses_records or plan.fails_back)
+        source_keeps_records = not (plan.loses_records or plan.fails_back)
         found += check_copies_equal_source(
-            self._setup.source, self._setup.target, FORWARD_MIRROR, now_s, from_source=still
+            self._setup.source, self._setup.target, FORWARD_MIRROR, now_s, from_source=source_keeps_records
         )
         found += check_copies_equal_source(self._setup.target, self._setup.source, REVERSE_MIRROR, now_s)
         found += check_own_records(self._setup.at_target.history, self._setup.target, FORWARD_MIRROR, now_s)
@@ -204,11 +206,11 @@ class MirrorFinalChecks:
 
         Reads of groups that commit are kept.
         """
-        deleted, commits = (
+        deleted, committing_groups = (
             self._setup.at_source.history.deletion_requests,
             {group for group, _ in history.committed_offsets},
         )
-        for group in history.consumed.keys() - commits:
+        for group in history.consumed.keys() - committing_groups:
             for tp, records in history.consumed[group].items():
                 kept = {at: value for at, value in records.items() if at >= deleted.get(tp, 0)}
                 history.consumed[group][tp] = kept

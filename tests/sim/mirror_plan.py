@@ -36,8 +36,8 @@ class MirrorPlan:
     deletes_records: bool = False
     deletes_inside_batches: bool = False
     has_temporary_topics: bool = False
-    kills_leaders: bool = False  # kill leaders during the failover, and while a log is truncated
-    copies_users: bool = False  # with users of the source's logins, which come and go
+    kills_leaders: bool = False  # leaders are killed during the failover, and while a log is truncated
+    copies_users: bool = False  # the mirror copies SCRAM credentials, which come and go at the source
     mirrors_from_start: bool = True  # the mirror is created before the first fault
     fails_over_s: float = 0.0
     fails_back_s: float = 0.0

@@ -16,14 +16,14 @@ from tests.sim.history import TopicPartition
 from tests.sim.processes import SimulatedProcess
 
 EXPECTED_ERRORS = frozenset({ErrorCode.offset_out_of_range})  # records were deleted at the source
-GROUP_CHECK_ONE_IN = 5  # reads of all partitions
+GROUP_CHECK_ONE_IN = 5  # reads of all partitions per check, on average
 
 
 class MirrorReader(SimulatedClient):
     """Reads `topic_partitions` as they grow. The offsets of `group` are copied.
 
-    `highest_watermark`: highest one of all running replicas. A leader that is cut off from its
-    cluster, and that this client reads from, does not know its successor's high watermark.
+    `highest_watermark`: the highest of a partition's running replicas. A leader that is cut off
+    from its cluster, and that this client reads from, does not know its successor's high watermark.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class MirrorSimulation:
         self._setup = MirrorSetup.of(plan, loop, trace, self.random)
         self._driver = SimulationDriver(loop, trace, self.random)
         self._losing_records = False
-        self._hosts: list[str] = []
+        self._client_hosts: list[str] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     @property
@@ -139,7 +139,7 @@ class MirrorSimulation:
 
     def _start(self, create: CreateClient[RunningClient], workload: Workload, name: str) -> None:
         client = self._client(create, workload, name)
-        self._hosts.append(name)
+        self._client_hosts.append(name)
         self._tasks.append(client.process.run(client.run()))
 
     async def _create_topics(self) -> None:
@@ -237,7 +237,7 @@ class MirrorSimulation:
     async def _inject_faults(self) -> None:
         plan, random = self._setup.plan, self.random
         until_s = self._setup.loop.time() + plan.faults_for_s
-        hosts = [*self._hosts, *(one.host for one in self._setup.target)]
+        hosts = [*self._client_hosts, *(one.host for one in self._setup.target)]
         # The settings of a mirror have the addresses that its source had at first. A disk that is
         # lost may hold the saved files of truncated records.
         excluded = (MOVED, *WIPES) if plan.fails_back else (MOVED,)
@@ -246,7 +246,7 @@ class MirrorSimulation:
         additional = [record_loss] if plan.loses_records else []
         nemeses = [
             Nemesis(self._setup.source, hosts, Random(random.getrandbits(64)), plan.source, excluded, additional),
-            Nemesis(self._setup.target, self._hosts, Random(random.getrandbits(64)), plan.target, (MOVED,)),
+            Nemesis(self._setup.target, self._client_hosts, Random(random.getrandbits(64)), plan.target, (MOVED,)),
         ]
         leader_faults = [
             LeaderFaults(cluster, Random(random.getrandbits(64)))
@@ -262,7 +262,9 @@ class MirrorSimulation:
                 self.faults[name] = self.faults.get(name, 0) + count
 
     async def _lose_records(self, link: LinkFaults) -> None:
-        """Loses records that were copied; waits for copies first, if any are made."""
+        """Loses records that were copied: first waits, at most for COPIES_WITHIN_S, until copies
+        lack few of them.
+        """
         if self._losing_records:
             return
         self._losing_records = True

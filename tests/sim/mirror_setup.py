@@ -44,7 +44,13 @@ class MirrorSetup:
         network = SimulatedNetwork(loop, Random(random.getrandbits(64)))
         source, target = (
             SimulatedCluster(
-                loop, Random(random.getrandbits(64)), one.brokers, one.settings, trace, network=network, hosts=name
+                loop,
+                Random(random.getrandbits(64)),
+                one.brokers,
+                one.settings,
+                trace,
+                network=network,
+                host_prefix=name,
             )
             for name, one in (("source", plan.source), ("target", plan.target))
         )
@@ -63,8 +69,8 @@ class MirrorSetup:
         return [(TOPIC, partition) for partition in range(self.plan.source.partitions)]
 
     def violations(self) -> list[str]:
-        """Violations seen by clients; those of a source that loses records on purpose
-        do not count.
+        """Violations that clients observed; those of a source that loses records on purpose do not
+        count.
         """
         kept = [self.at_target] if self.plan.loses_records else [self.at_source, self.at_target]
         return [violation for workload in kept for violation in workload.history.violations]

@@ -1,7 +1,7 @@
 """SCRAM credentials of the source's users that a mirror copies, and one that is the target's own.
 
-Brokers give credentials to clients that have logged in, so the source has a listener with logins
-for the mirror.
+Brokers give credentials only to clients that have logged in, so the source has a listener with
+logins for the mirror.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,9 @@ from tests.sim.cluster_state import newest_image
 
 PORT: Final = 9093
 ADMIN: Final = "access-1"
-"""The client that creates and deletes credentials at the source. Their users' names begin so."""
+"""The client that creates and deletes credentials at the source. Its name is the beginning of their
+users' names.
+"""
 PATTERN: Final = f"{ADMIN}-*"
 OWN_USER: Final = f"{ADMIN}-own"
 """A user of both clusters that the target has created itself."""
@@ -50,14 +52,14 @@ def unsettled_credentials(
     original, image = newest_image(source), newest_image(target)
     if original is None or image is None:
         return
-    at_source, here, owners = original.scram_credentials, image.scram_credentials, image.mirrored_credentials
+    at_source, at_target, owners = original.scram_credentials, image.scram_credentials, image.mirrored_credentials
     own = (OWN_USER, ScramMechanism.SHA_256)
-    if own not in here or own in owners:
-        yield f"the target's own credential of {OWN_USER} is {'replaced' if own in here else 'removed'}"
+    if own not in at_target or own in owners:
+        yield f"the target's own credential of {OWN_USER} is {'replaced' if own in at_target else 'removed'}"
     if not is_active:
         return
     for key, credential in at_source.items():
-        if key != own and here.get(key) != credential:
+        if key != own and at_target.get(key) != credential:
             yield f"the credential of {key[0]} is not that of the source"
     for key, owner in owners.items():
         if owner == mirror and key not in at_source:

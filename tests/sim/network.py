@@ -1,6 +1,6 @@
 """TCP between named hosts inside one loop: latency, lost packets, windows, resets, refusals.
 
-Modelled is what programs can observe. Bytes of one direction arrive in order or not at all. A link
+It models what programs can observe. Bytes of one direction arrive in order or not at all. A link
 that drops packets loses nothing permanently, because the sender retransmits them; both sides wait,
 and old data may still arrive late. Connections of a killed process are closed by its operating
 system. Those of a host without power stay open until it is back and responds with resets. A port
@@ -195,8 +195,8 @@ class SimulatedNetwork:
     # --- packets
 
     def send_packet(self, source: str, target: str, size: int, not_before: float, arrive: Callable[[], None]) -> float:
-        """Sends a packet; returns its time of arrival, which is after `not_before`, the previous
-        packet's.
+        """Sends a packet; returns its time of arrival, which is after `not_before`, that of the
+        previous packet.
         """
         link = self.link(source, target)
         at = max(self.loop.time() + link.latency_s * (1 + self.random.random()), not_before + MIN_PACKET_GAP_S)

@@ -55,9 +55,9 @@ class NetworkFaults:
         of them does.
         """
         hosts = [one.host for one in self._cluster]
-        here = self._random.sample(hosts, self._random.randrange(1, len(hosts)))
-        there = [host for host in hosts if host not in here]
-        forth, back = [(a, b) for a in here for b in there], [(b, a) for a in here for b in there]
+        one_side = self._random.sample(hosts, self._random.randrange(1, len(hosts)))
+        other_side = [host for host in hosts if host not in one_side]
+        forth, back = [(a, b) for a in one_side for b in other_side], [(b, a) for a in one_side for b in other_side]
         await self._cut_for_a_while(self._random.choice((forth + back, forth, back)), 0.5, 10)
 
     async def cut_ring(self, _: SimulatedBroker) -> None:

@@ -13,7 +13,7 @@ QUORUM_SIZES = (2, 3, 3, 3, 4, 5, 5)
 QUORUM_FAULTS_FOR_S = (5.0, 15.0)
 OBSERVER_PLAN_SIZES = (7, 8, 9, 11)
 LOCK_S = 2.0  # of a record of the share group
-DEAD_LETTERS_ONE_IN = 2  # seeds with a share group
+DEAD_LETTERS_ONE_IN = 2  # seeds with a share group, for one with a dead-letter topic
 TRANSACTION_SIZES = (1, 3, 3, 3, 3, 5)
 TRANSACTION_FAULTS_FOR_S = (8.0, 18.0)
 LATE_MARKER, LATE_BATCH, NEW_MARKER_LOST = "late marker", "late batch", "leader killed with a new marker"
@@ -27,15 +27,14 @@ class Plan:
     """`replicas` and `min_insync_replicas` are those of every topic.
 
     `syncs_every_message`: log.flush.interval.messages=1, the default of every topic's
-    flush.messages. `loses_records`: power losses are unlimited, and
-    records lost by them are no violation. `only_metadata`: no records are produced, and faults are
-    those that matter to the metadata log. `has_observers`: a plan of `of_observers`; fetches
-    that voters serve to observers are counted. `changes_access`: ACLs, credentials and quotas
-    change.
-    `is_transactional`: transactional producers and workers run. `frequent_fault`: the fault of
-    transactions that happens more often than any other. `has_share_group`: members of a share group
-    run; with `has_dead_letters` the group has a dead-letter topic. `has_streams_group`: threads of
-    a Kafka Streams application come and go.
+    flush.messages. `loses_records`: power losses are unlimited, and records that they lose are no
+    violation. `only_metadata`: no records are produced, and faults are those that matter to the
+    metadata log. `has_observers`: a plan of `of_observers`; fetches that voters serve to observers
+    are counted. `changes_access`: ACLs, credentials and quotas change. `is_transactional`:
+    transactional producers and workers run. `frequent_fault`: the fault of transactions that
+    happens more often than any other. `has_share_group`: members of a share group run; with
+    `has_dead_letters` the group has a dead-letter topic. `has_streams_group`: threads of a Kafka
+    Streams application come and go.
     """
 
     seed: int
@@ -55,7 +54,7 @@ class Plan:
     has_streams_group: bool = False
     max_deliveries: int = 10  # of a record of the share group
     voter_loss_timeout_s: float = 60.0  # a constant of the broker, shortened in short runs
-    leader_fetch_interval_s: float = 10.0  # the same, as are the next two
+    leader_fetch_interval_s: float = 10.0  # another constant of the broker, as are the next two
     voter_retry_s: float = 30.0
     leader_only_s: float = 30.0
     partitions: int = 1

@@ -67,18 +67,18 @@ class Producer(SimulatedClient):
         super().__init__(workload, process, random)
         self.settings = settings
         self._topic_partitions = topic_partitions
-        self._made = 0
+        self._record_count = 0
         if settings.idempotent:
             workload.history.idempotent_producers.add(self.name)
 
     async def run(self) -> None:
-        if not await self._init():
+        if not await self._init_if_idempotent():
             return
         async with asyncio.TaskGroup() as tasks:
             for tp in self._topic_partitions:
                 tasks.create_task(self._produce_to(tp))
 
-    async def _init(self) -> bool:
+    async def _init_if_idempotent(self) -> bool:
         self._producer_id, self._epoch = -1, -1
         return not self.settings.idempotent or await self.retry_until_done("InitProducerId", self._init_producer_id)
 
@@ -96,27 +96,27 @@ class Producer(SimulatedClient):
         return True
 
     async def _produce_to(
-        self, tp: TopicPartition, batches: int | None = None, wanted: Callable[[], bool] = lambda: True
+        self, tp: TopicPartition, count: int | None = None, is_wanted: Callable[[], bool] = lambda: True
     ) -> None:
-        """Sends `batches` batches (None: without end) while `wanted`, in waves.
+        """Sends `count` batches (None: without end) while `is_wanted`, in waves.
 
-        An idempotent producer sends the unacknowledged batches of a wave again as the next one.
+        An idempotent producer sends the unacknowledged batches of a wave again as the next wave.
         """
-        sequence, left = 0, batches
+        sequence, remaining = 0, count
         unknown: list[Batch] = []
 
         async def wave(client: Client) -> bool:
-            nonlocal sequence, left, unknown
+            nonlocal sequence, remaining, unknown
             sending = unknown
             if not sending:
-                if left == 0:
+                if remaining == 0:
                     return True
                 await asyncio.sleep(self.random.expovariate(1 / self.settings.pause_s))
-                count = self.random.randint(1, self.settings.in_flight)
-                for _ in range(count if left is None else min(count, left)):
-                    sending.append(Batch(self._values(tp), sequence))
+                wave_size = self.random.randint(1, self.settings.in_flight)
+                for _ in range(wave_size if remaining is None else min(wave_size, remaining)):
+                    sending.append(Batch(self._make_values(tp), sequence))
                     sequence += len(sending[-1].values)
-                left = None if left is None else left - len(sending)
+                remaining = None if remaining is None else remaining - len(sending)
             unknown = sending if self.settings.idempotent else []
             unacknowledged, reason = await self._send(client, tp, sending)
             unknown = unacknowledged if self.settings.idempotent else []
@@ -124,14 +124,14 @@ class Producer(SimulatedClient):
                 raise reason
             return False
 
-        await self.retry_until_done(f"produce to {tp[0]}-{tp[1]}", wave, wanted)
+        await self.retry_until_done(f"produce to {tp[0]}-{tp[1]}", wave, is_wanted)
 
-    def _values(self, tp: TopicPartition) -> tuple[bytes, ...]:
+    def _make_values(self, tp: TopicPartition) -> tuple[bytes, ...]:
         values = []
         for _ in range(self.random.choice((1, 1, 2, 5))):
-            self._made += 1
+            self._record_count += 1
             padding = b"." * self.random.choice((0, 0, 10, 300))
-            values.append(b"%s/%d/%d%s" % (self.name.encode(), tp[1], self._made, padding))
+            values.append(b"%s/%d/%d%s" % (self.name.encode(), tp[1], self._record_count, padding))
         self.workload.history.sent.update((value, self.name) for value in values)
         return tuple(values)
 
@@ -145,14 +145,14 @@ class Producer(SimulatedClient):
         if self.settings.acks == NONE:
             await self._send_without_response(client, leader, tp, batches)
             return [], None
-        asking = [asyncio.create_task(self._send_batch(client, leader, tp, batch)) for batch in batches]
-        await asyncio.wait(asking)
+        requests = [asyncio.create_task(self._send_batch(client, leader, tp, batch)) for batch in batches]
+        await asyncio.wait(requests)
         unacknowledged: list[Batch] = []
         first: BaseException | None = None
-        for batch, asked in zip(batches, asking, strict=True):
-            reason = asked.exception()
+        for batch, request in zip(batches, requests, strict=True):
+            reason = request.exception()
             if reason is None:
-                offset, at_s = asked.result(), self.loop.time()
+                offset, at_s = request.result(), self.loop.time()
                 self._record_ack(Ack(tp, leader.topic_id, offset, batch.values, leader.broker, at_s, self.name))
                 continue
             if not isinstance(reason, FAILURES):
@@ -240,10 +240,10 @@ class TemporaryTopicProducer(Producer):
                 await asyncio.sleep(0.5)
                 continue
             name, topic = self.random.choice(topics)
-            if await self._init():
+            if await self._init_if_idempotent():
                 tp = (name, self.random.randrange(topic.partitions))
-                await self._produce_to(tp, self.random.randint(1, 8), partial(_is_wanted, topic))
+                await self._produce_to(tp, self.random.randint(1, 8), partial(_still_exists, topic))
 
 
-def _is_wanted(topic: ExpectedTopic) -> bool:
+def _still_exists(topic: ExpectedTopic) -> bool:
     return not topic.deletion_requested

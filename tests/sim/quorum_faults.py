@@ -51,11 +51,11 @@ class QuorumFaults:
 
         async def cut(leader: SimulatedBroker) -> None:
             follower = self._random.choice(self._others(leader))
-            before = self._epoch(leader)
+            before = self._newest_epoch(leader)
             self._trace(f"drops what {leader.host}, the controller, sends to {follower.host}")
             with self._cluster.network.links_cut([(leader.host, follower.host)]):
                 await sleep_random(self._random, 2, 10)
-                if (after := self._epoch(leader)) != before:
+                if (after := self._newest_epoch(leader)) != before:
                     self._cluster.trace.record_problem(
                         f"disturbed: the metadata log's epoch went from {before} to {after}, because {follower.host} "
                         "alone did not hear the leader"
@@ -104,8 +104,8 @@ class QuorumFaults:
     async def leaders_killed_in_turn(self, reserved: SimulatedBroker) -> None:
         """Kills the leader or cuts its power, two to four times in turn.
 
-        The next leader is chosen when the former one runs again. Ends early if there is no leader
-        without another fault for 6 s.
+        The next leader is chosen when the former one runs again. Ends early if for 6 s there is no
+        leader without another fault.
         """
         for _ in range(self._random.randrange(2, 5)):
             found = await triggers.wait_for_broker(
@@ -198,7 +198,7 @@ class QuorumFaults:
     def _others(self, node: SimulatedBroker) -> list[SimulatedBroker]:
         return [one for one in self._cluster if one is not node]
 
-    def _epoch(self, node: SimulatedBroker) -> int:
+    def _newest_epoch(self, node: SimulatedBroker) -> int:
         return max(one.broker.quorum.epoch for one in self._cluster if one.broker is not None and one.is_serving)
 
     def _free_leader(self, reserved: SimulatedBroker) -> Callable[[], list[SimulatedBroker]]:
@@ -244,12 +244,12 @@ def voters_are_complete(cluster: SimulatedCluster) -> bool:
     """True if as many brokers are voters as there should be, each with its current disk and
     address.
     """
-    return not missing_voters(cluster)
+    return not voter_problems(cluster)
 
 
-def missing_voters(cluster: SimulatedCluster) -> list[str]:
+def voter_problems(cluster: SimulatedCluster) -> list[str]:
     """Describes what is wrong with the committed voters of the metadata log; empty if nothing is.
-    A voter that is stopped is wrong too.
+    A stopped voter is a problem too.
     """
     voter_set = committed_voter_set(cluster)
     voters = {voter.key for voter in voter_set}

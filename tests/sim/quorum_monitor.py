@@ -1,7 +1,7 @@
 """Invariants of the metadata log's quorum while brokers run.
 
-Checked many times a second, so that a violation is found at once and not only when clients miss
-acknowledged records.
+They are checked many times a second, so that a violation is found at once and not only when clients
+miss acknowledged records.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class QuorumMonitor:
         self._reported: set[tuple[str, int]] = set()
 
     @property
-    def epochs(self) -> int:
+    def epoch_count(self) -> int:
         """The number of epochs that had a leader."""
         return len(self._leaders)
 

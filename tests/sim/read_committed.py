@@ -14,12 +14,13 @@ from tests.sim.processes import SimulatedProcess
 from tests.sim.transaction_history import TransactionHistory
 
 PAUSE_S = 0.1
-LATEST_OFFSET_ONE_IN = 10  # fetches
+LATEST_OFFSET_ONE_IN = 10  # fetches per ListOffsets, on average
 
 
 def visible_records(records: bytes, aborted: Sequence[tuple[int, int]]) -> Iterator[tuple[BatchHeader, Record]]:
-    """The records of a response that a consumer passes on. `aborted`: producer id and first offset
-    of each aborted transaction."""
+    """The records of a response that a consumer passes to the application. `aborted`: producer id
+    and first offset of each aborted transaction.
+    """
     upcoming = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()
     for at, header in iter_batches(records):
@@ -72,7 +73,7 @@ class CommittedRecordsReader(SimulatedClient):
         return True
 
     async def read(self, client: Client, tp: TopicPartition, *, max_bytes: int = 16 << 10) -> FetchResult:
-        """Fetches once from where this reader stands."""
+        """Fetches once from this reader's position."""
         positions = self._transactions.positions[self.name]
         offset = positions.get(tp, 0)
         known_epoch = (await self.leader(client, tp)).epoch

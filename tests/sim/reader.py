@@ -19,7 +19,9 @@ WRITTEN_BY_BROKERS = ("__", "dlq.")  # names of topics whose records no producer
 
 
 class Reader(SimulatedClient):
-    """Reads all records that a consumer can read, and the committed offsets of all groups."""
+    """Reads all records that a consumer can read of topics to which producers send, and the
+    committed offsets of all groups.
+    """
 
     def __init__(self, workload: Workload, process: SimulatedProcess, random: Random) -> None:
         super().__init__(workload, process, random)

@@ -31,7 +31,7 @@ class ReplicaMonitor:
     A replica's high watermark never falls while its process runs, and no two brokers lead in the
     same epoch. (Clients cannot tell: a leader that has just stepped down may forward their batches
     to its successor.) `may_fall_to` returns how far a high watermark may fall because of intended
-    truncation.
+    truncation; None: not at all.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ def differing_images(cluster: SimulatedCluster) -> Iterator[str]:
 
 
 def unsettled_replicas(cluster: SimulatedCluster) -> Iterator[str]:
-    """Partitions whose replicas differ in their end or high watermark, or have records above the
-    high watermark, and images that end at different offsets.
+    """Describes partitions whose replicas differ in their end or high watermark, or have records
+    above the high watermark, and images that end at different offsets.
     """
     yield from differing_images(cluster)
     replicas = _replicas(cluster)
@@ -143,11 +143,10 @@ def violations_at_rest(cluster: SimulatedCluster, history: History) -> Iterator[
 
 
 def check_replicas_are_equal(cluster: SimulatedCluster, *, trimmed: bool = False) -> Iterator[str]:
-    """Compares replicas batch by batch below the high watermark; of compacted partitions, the
-    values by key.
+    """Compares replicas batch by batch below the high watermark. Replicas of compacted partitions
+    are cleaned independently, so only their last values by key are compared.
 
-    With `trimmed` records were deleted: compare from the largest log start on. Replicas of
-    compacted partitions are cleaned independently.
+    `trimmed`: records were deleted, so two logs are compared from the larger log start on.
     """
     for tp, found in _replicas(cluster).items():
         (first, reference), *others = found
@@ -156,17 +155,17 @@ def check_replicas_are_equal(cluster: SimulatedCluster, *, trimmed: bool = False
                 if latest_values(partition.log) != latest_values(reference.log):
                     yield f"replicas of {tp} on brokers {first} and {node_id} have different values"
                 continue
-            here, there = dict(committed_batches(partition.log)), dict(committed_batches(reference.log))
+            batches, expected = dict(committed_batches(partition.log)), dict(committed_batches(reference.log))
             start = max(partition.log.start, reference.log.start) if trimmed else 0
             if differing := sorted(
-                at for at in here.keys() | there.keys() if here.get(at) != there.get(at) and at >= start
+                at for at in batches.keys() | expected.keys() if batches.get(at) != expected.get(at) and at >= start
             ):
                 yield f"replicas of {tp} on brokers {first} and {node_id} differ at {differing[:5]}"
 
 
 def check_metadata_are_equal(cluster: SimulatedCluster) -> Iterator[str]:
-    """Metadata logs are equal below both high watermarks, and images with the same end
-    are equal.
+    """Metadata logs are equal below both high watermarks, and images with the same end are
+    equal.
     """
     logs: list[tuple[int, dict[int, bytes], int]] = []
     images: dict[int, tuple[int, MetadataImage]] = {}
@@ -174,13 +173,13 @@ def check_metadata_are_equal(cluster: SimulatedCluster) -> Iterator[str]:
         log = metadata_log(broker)
         if log is None:
             continue
-        here = dict(committed_batches(log))
-        for other, there, start in logs:
+        batches = dict(committed_batches(log))
+        for other, other_batches, start in logs:
             common = max(start, log.start)
-            for at in here.keys() & there.keys():
-                if at >= common and here[at] != there[at]:
+            for at in batches.keys() & other_batches.keys():
+                if at >= common and batches[at] != other_batches[at]:
                     yield f"the metadata logs of brokers {other} and {node.node_id} differ at {at}"
-        logs.append((node.node_id, here, log.start))
+        logs.append((node.node_id, batches, log.start))
         first, image = images.setdefault(broker.image.end_offset, (node.node_id, broker.image))
         for what in differing_fields(image, broker.image):
             yield f"the images of brokers {first} and {node.node_id} at {image.end_offset} differ in {what}"

@@ -25,7 +25,7 @@ from tests.sim.nemesis import DATA_FAULTS, METADATA_FAULTS, Nemesis
 from tests.sim.network import SimulatedNetwork
 from tests.sim.plan import Plan
 from tests.sim.processes import SimulatedLoop, SimulatedProcess
-from tests.sim.quorum_faults import missing_voters
+from tests.sim.quorum_faults import voter_problems
 from tests.sim.quorum_monitor import QuorumMonitor
 from tests.sim.reader import Reader
 from tests.sim.replica_checks import ReplicaMonitor, differing_images, unsettled_replicas, violations_at_rest
@@ -84,7 +84,7 @@ class ClusterSimulation:
         self._election_safety = ElectionSafetyMonitor(self.cluster, trace)
         self._driver = SimulationDriver(loop, trace, self.random)
         self._is_founded = False
-        self._served_by_voters = 0  # of the metadata log, to observers
+        self._voter_fetch_count = 0  # fetches of observers that voters served
         self._transactions = (
             TransactionWorkload(plan, self.workload, self.random, TOPIC) if plan.is_transactional else None
         )
@@ -111,8 +111,8 @@ class ClusterSimulation:
             **self.workload.counts,
             **of_transactions,
             **of_shares,
-            "controller elected": self._quorum.epochs,
-            **({"fetches served by voters": self._served_by_voters} if self.plan.has_observers else {}),
+            "controller elected": self._quorum.epoch_count,
+            **({"fetches served by voters": self._voter_fetch_count} if self.plan.has_observers else {}),
         }
 
     @contextmanager
@@ -121,7 +121,7 @@ class ClusterSimulation:
 
         async def handle_fetch(fetches: ObserverFetches, request: MetadataFetchRequest) -> MetadataFetchResponse | None:
             response = await original(fetches, request)
-            self._served_by_voters += response is not None
+            self._voter_fetch_count += response is not None
             return response
 
         with patch.object(ObserverFetches, "handle_fetch", handle_fetch):
@@ -161,10 +161,10 @@ class ClusterSimulation:
         if not await self._driver.finishes_within(60, admin.process.run(self._set_up(admin)), "set up"):
             return ["the cluster did not start", *self.history.violations]
         self._is_founded = True
-        features = []
+        version_admins = []
         if self._transactions is not None:
-            features.append(self._transactions.create_version_admin(self._client))
-            setting = features[0].process.run(features[0].set_level(self.random.choice((1, 2))))
+            version_admins.append(self._transactions.create_version_admin(self._client))
+            setting = version_admins[0].process.run(version_admins[0].set_level(self.random.choice((1, 2))))
             if not await self._driver.finishes_within(60, setting, "set transaction.version"):
                 return ["transaction.version cannot be set", *self.history.violations]
         if self._shares is not None:
@@ -172,7 +172,7 @@ class ClusterSimulation:
             setting = share_admin.process.run(share_admin.configure_group(has_dead_letters=plan.has_dead_letters))
             if not await self._driver.finishes_within(60, setting, "configure the share group"):
                 return ["the config of the share group cannot be set", *self.history.violations]
-        clients = [*features, *self._cluster_clients.create()]
+        clients = [*version_admins, *self._cluster_clients.create()]
         tasks = [client.process.run(client.run()) for client in clients]
         hosts = [client.name for client in clients]
         excluded = (
@@ -213,7 +213,7 @@ class ClusterSimulation:
         self.loop.call_later(self.random.uniform(0.01, 1.0), founder.start)
 
     async def _set_up(self, admin: TopicAdmin) -> None:
-        """Creates the topic, which waits until enough brokers have started."""
+        """Creates the topics. Waits until enough brokers have started."""
         await admin.create(TOPIC, self.plan.partitions)
         if self._transactions is not None:
             await admin.create(OUTPUTS, self.plan.partitions)
@@ -250,7 +250,7 @@ class ClusterSimulation:
                     if history.committed_offsets.get((group, tp), 0) < end
                 ),
                 *(f"{broker.host} is not serving" for broker in self.cluster if not broker.is_serving),
-                *missing_voters(self.cluster),
+                *voter_problems(self.cluster),
                 *(() if self._transactions is None else self._transactions.missing_progress()),
                 *(() if self._shares is None else self._shares.missing_progress(self.cluster)),
                 *(["no broker runs"] if image is None else unhealthy_partitions(image)),

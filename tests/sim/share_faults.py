@@ -34,8 +34,9 @@ class ShareFaults:
         return len(self._cluster.brokers) > 1
 
     async def fetches_from_two_leaders(self, _: SimulatedBroker) -> None:
-        """Cuts a leader that has records for the group off from the other brokers. First some
-        members fetch them from the next leader, and then others from the one that is cut off."""
+        """Isolates a leader, which has records for the group, from the other brokers. First some
+        members fetch the records from the next leader, and then others from the isolated one.
+        """
         shared = list(self._shared_partitions())
         if not shared:
             return
@@ -69,10 +70,10 @@ class ShareFaults:
         return any(one is not None and one.is_leader for one in partitions)
 
     async def _fetch_one_after_another(self, tp: TopicPartition, members: Sequence[ShareGroupMember]) -> None:
-        first = self._random.randrange(1, len(members))
-        for member in members[:first]:
+        first_count = self._random.randrange(1, len(members))
+        for member in members[:first_count]:
             member.forget_leader(tp)
-        for some in (members[:first], members[first:]):
+        for some in (members[:first_count], members[first_count:]):
             for member in some:
                 member.resume_requests()
             await asyncio.sleep(self._random.uniform(*READS_FOR_S))

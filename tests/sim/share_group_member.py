@@ -1,5 +1,5 @@
-"""A member of a share group (KIP-932), which accepts, releases, rejects or renews what it is
-delivered, or keeps it longer than its lock. It acknowledges with ShareFetch or ShareAcknowledge.
+"""A member of a share group (KIP-932), which accepts, releases, rejects or renews the records that
+it gets, or keeps them longer than their locks. It acknowledges with ShareFetch or ShareAcknowledge.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ Acknowledgements = dict[TopicPartition, list[tuple[int, AcknowledgeType]]]
 
 
 class ShareGroupMember(SimulatedClient):
-    """`_held`: records that it was delivered and has not acknowledged yet."""
+    """`_held`: delivered records that it has not acknowledged yet."""
 
     def __init__(
         self,
@@ -90,7 +90,9 @@ class ShareGroupMember(SimulatedClient):
         return not self._may_run.is_set()
 
     def pause_requests(self) -> None:
-        """Sends nothing, not even heartbeats, until `resume_requests`, and then fetches first."""
+        """Makes it send nothing, not even heartbeats, until `resume_requests`. Then it fetches
+        first.
+        """
         self._may_run.clear()
 
     def resume_requests(self) -> None:
@@ -145,8 +147,8 @@ class ShareGroupMember(SimulatedClient):
         raise_for_error(response.error_code, "ShareGroupHeartbeat")
         self._epoch, self._sends_subscription = int(response.member_epoch), False
         if response.assignment is not None:
-            given = response.assignment.topic_partitions
-            self._assigned = sorted((self._topic, int(at)) for one in given for at in one.partitions)
+            topics = response.assignment.topic_partitions
+            self._assigned = sorted((self._topic, int(at)) for one in topics for at in one.partitions)
 
     # --- one broker
 
@@ -158,8 +160,8 @@ class ShareGroupMember(SimulatedClient):
             await self._fetch(client, node, mine, {})
             return
         due = self._take_due(mine)
-        renewed = {tp: [one for one in those if one[1] is AcknowledgeType.renew] for tp, those in due.items()}
-        others = {tp: [one for one in those if one[1] is not AcknowledgeType.renew] for tp, those in due.items()}
+        renewed = {tp: [one for one in pairs if one[1] is AcknowledgeType.renew] for tp, pairs in due.items()}
+        others = {tp: [one for one in pairs if one[1] is not AcknowledgeType.renew] for tp, pairs in due.items()}
         if any(renewed.values()):
             await self._acknowledge(client, node, renewed, renews=True)
         if any(others.values()) and self.random.randrange(2):
@@ -194,11 +196,11 @@ class ShareGroupMember(SimulatedClient):
                     acknowledge_v2.AcknowledgementBatch(
                         first_offset=i64(offset), last_offset=i64(offset), acknowledge_types=(i8(kind),)
                     )
-                    for offset, kind in those
+                    for offset, kind in pairs
                 ),
             )
-            for tp, those in due.items()
-            if those
+            for tp, pairs in due.items()
+            if pairs
         )
         request = acknowledge_v2.ShareAcknowledgeRequest(
             group_id=GroupId(self._group),
@@ -207,14 +209,14 @@ class ShareGroupMember(SimulatedClient):
             is_renew_ack=renews,
             topics=(acknowledge_v2.AcknowledgeTopic(topic_id=topic_id, partitions=partitions),),
         )
-        asked_s = self.loop.time()
+        requested_s = self.loop.time()
         response = await self._send(client, node, request, due)
         results = {
             (self._topic, int(one.partition_index)): one.error_code
             for topic in response.responses
             for one in topic.partitions
         }
-        self._record_results(due, results, asked_s)
+        self._record_results(due, results, requested_s)
 
     async def _fetch(self, client: Client, node: int, mine: list[TopicPartition], due: Acknowledgements) -> None:
         topic_id = (await self.leader(client, mine[0])).topic_id
@@ -248,22 +250,22 @@ class ShareGroupMember(SimulatedClient):
             topics=(FetchTopic(topic_id=topic_id, partitions=partitions),),
             forgotten_topics_data=(ForgottenTopic(topic_id=topic_id, partitions=forgotten),) if forgotten else (),
         )
-        asked_s = self.loop.time()
+        requested_s = self.loop.time()
         response = await self._send(client, node, request, due)
         found = {
             (self._topic, int(one.partition_index)): one for topic in response.responses for one in topic.partitions
         }
         results = {tp: ErrorCode(one.acknowledge_error_code) for tp, one in found.items()}
-        self._record_results(due, results, asked_s)
+        self._record_results(due, results, requested_s)
         for tp, one in found.items():
-            self._record_deliveries(tp, one, asked_s)
+            self._record_deliveries(tp, one, requested_s)
         for tp, one in found.items():
             raise_for_error(one.error_code, f"ShareFetch of {tp}: {one.error_code.name}")
 
     async def _send(self, client: Client, node: int, request: Any, due: Acknowledgements) -> Any:
         """Sends a request. Its final acknowledgements are uncertain until the response comes."""
-        for tp, those in due.items():
-            for offset, kind in those:
+        for tp, pairs in due.items():
+            for offset, kind in pairs:
                 self._shares.records[tp, offset].uncertain += kind.is_final
         epoch = self._session_epochs.pop(node, 0)
         response = await client.send(request, broker=node)
@@ -271,18 +273,20 @@ class ShareGroupMember(SimulatedClient):
         self._session_epochs[node] = epoch + 1
         return response
 
-    def _record_results(self, due: Acknowledgements, results: dict[TopicPartition, ErrorCode], asked_s: float) -> None:
-        for tp, those in due.items():
+    def _record_results(
+        self, due: Acknowledgements, results: dict[TopicPartition, ErrorCode], requested_s: float
+    ) -> None:
+        for tp, pairs in due.items():
             code = results.get(tp, ErrorCode.none)
-            for offset, kind in those:
+            for offset, kind in pairs:
                 if code is ErrorCode.none:
-                    self._shares.record_acknowledged(tp, offset, self.name, kind, asked_s, self.loop.time())
+                    self._shares.record_acknowledged(tp, offset, self.name, kind, requested_s, self.loop.time())
                 if code in (ErrorCode.none, NOT_APPLIED):
                     self._shares.records[tp, offset].uncertain -= kind.is_final
             if code not in (ErrorCode.none, NOT_APPLIED):
                 raise KafkaError(code, f"acknowledgement of {tp}: {code.name}")
 
-    def _record_deliveries(self, tp: TopicPartition, found: Any, asked_s: float) -> None:
+    def _record_deliveries(self, tp: TopicPartition, found: Any, requested_s: float) -> None:
         counts = {
             offset: int(span.delivery_count)
             for span in found.acquired_records
@@ -293,7 +297,7 @@ class ShareGroupMember(SimulatedClient):
             for record in decode_batch(data, header, position):
                 if record.offset in counts:
                     delivery = Delivery(
-                        self.name, asked_s, self.loop.time(), counts[record.offset], record.value or b""
+                        self.name, requested_s, self.loop.time(), counts[record.offset], record.value or b""
                     )
                     self._shares.record_delivery(tp, record.offset, delivery)
                     self._held[tp, record.offset] = HeldRecord(self._choose(delivery), leader)
@@ -301,14 +305,14 @@ class ShareGroupMember(SimulatedClient):
     def _choose(self, delivery: Delivery) -> Choice:
         now_s, random = self.loop.time(), self.random
         work_s = random.uniform(*WORK_S)
-        kind = random.randrange(20)
-        is_last = delivery.count >= self._shares.max_deliveries // 2 and not self._has_dead_letters
-        if self._shares.faults_are_over or kind >= 8 or is_last:
+        draw = random.randrange(20)
+        must_accept = delivery.count >= self._shares.max_deliveries // 2 and not self._has_dead_letters
+        if self._shares.faults_are_over or draw >= 8 or must_accept:
             return AcknowledgeType.accept, now_s + work_s
-        if kind < 3:
+        if draw < 3:
             return AcknowledgeType.release, now_s + work_s
-        if kind < 4:
+        if draw < 4:
             return AcknowledgeType.reject, now_s + work_s
-        if kind < 6:
+        if draw < 6:
             return AcknowledgeType.renew, now_s + work_s
         return AcknowledgeType.accept, now_s + random.uniform(*KEEPS_FOR_S)

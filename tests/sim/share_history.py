@@ -21,16 +21,16 @@ class AcknowledgeType(IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """The record is not delivered again."""
+        """True if the record is not delivered again afterwards."""
         return self in (AcknowledgeType.accept, AcknowledgeType.reject)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """`asked_s`: when its request was sent; `received_s`: when the response came."""
+    """`requested_s`: when its request was sent; `received_s`: when the response came."""
 
     member: str
-    asked_s: float
+    requested_s: float
     received_s: float
     count: int
     value: bytes
@@ -38,9 +38,10 @@ class Delivery:
 
 @dataclass
 class SharedRecord:
-    """`finished_s`: when the answer to a final acknowledgement came. `uncertain`: final
+    """`finished_s`: when the answer to a final acknowledgement came. `uncertain`: number of final
     acknowledgements without a definite answer. `released`: the delivery count of the last answered
-    release, and when that answer came. `is_rejected`: it was acquired when it was rejected."""
+    release, and when that answer came. `is_rejected`: it was acquired when it was rejected.
+    """
 
     deliveries: list[Delivery] = field(default_factory=list)
     finished_s: float | None = None
@@ -64,11 +65,11 @@ class ShareHistory:
     def record_delivery(self, tp: TopicPartition, offset: int, delivery: Delivery) -> None:
         known, what = self.records[tp, offset], f"{delivery.member} was delivered {tp} offset {offset}"
         count, (released_count, released_s) = delivery.count, known.released
-        if known.finished_s is not None and delivery.asked_s >= known.finished_s:
+        if known.finished_s is not None and delivery.requested_s >= known.finished_s:
             self.record_violation(f"delivered again: {what}, which {known.finished_by} had finished")
         if not 1 <= count <= self.max_deliveries:
             self.record_violation(f"delivery count: {what} for the {count}th time of {self.max_deliveries}")
-        if delivery.asked_s >= released_s and count <= released_count:
+        if delivery.requested_s >= released_s and count <= released_count:
             self.record_violation(f"delivery count: {what} with {count}; it was released with {released_count}")
         if any(other.value != delivery.value for other in known.deliveries):
             self.record_violation(f"{what} with {delivery.value!r}, where it had read {known.deliveries[0].value!r}")
@@ -76,9 +77,9 @@ class ShareHistory:
         self.counts["record delivered"] += 1
 
     def record_acknowledged(
-        self, tp: TopicPartition, offset: int, member: str, kind: AcknowledgeType, asked_s: float, now_s: float
+        self, tp: TopicPartition, offset: int, member: str, kind: AcknowledgeType, requested_s: float, now_s: float
     ) -> None:
-        """An acknowledgement that was answered without an error."""
+        """Records an acknowledgement that was answered without an error."""
         known, what = self.records[tp, offset], f"{member}'s {kind.name} of {tp} offset {offset} succeeded"
         mine = max((one for one in known.deliveries if one.member == member), key=lambda one: one.received_s)
         # A record that is finished or given up may lie below the start offset; then nothing is
@@ -86,7 +87,7 @@ class ShareHistory:
         is_given_up = any(one.count >= self.max_deliveries and one is not mine for one in known.deliveries)
         may_be_finished = known.finished_s is not None or known.uncertain > kind.is_final or is_given_up
         for other in () if may_be_finished else known.deliveries:
-            if other.member != member and other.asked_s >= mine.received_s and other.received_s <= asked_s:
+            if other.member != member and other.requested_s >= mine.received_s and other.received_s <= requested_s:
                 self.record_violation(f"not acquired: {what} after the record was delivered to {other.member}")
         known.is_rejected |= kind is AcknowledgeType.reject and not may_be_finished
         if kind.is_final and known.finished_s is None:
@@ -98,8 +99,9 @@ class ShareHistory:
     # --- after the faults
 
     def is_unfinished(self, tp: TopicPartition, offset: int) -> bool:
-        """The record is neither acknowledged, as far as can be known, nor delivered as often as
-        allowed."""
+        """True if the record is neither acknowledged, as far as can be known, nor delivered as
+        often as allowed.
+        """
         known = self.records.get((tp, offset))
         if known is None:
             return True

@@ -1,4 +1,4 @@
-"""The members of a share group in one run, what they need, and what is checked of them."""
+"""The members of a share group in one run, what they need, and the checks of what they did."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -36,7 +36,9 @@ DEAD_LETTER_TOPIC = "dlq.sharers"
 
 class ShareGroupAdmin(SimulatedAdmin):
     async def configure_group(self, *, has_dead_letters: bool) -> None:
-        """Sets where the group begins, and its dead-letter topic, before its first member joins."""
+        """Sets where the group begins, and with dead letters its topic for them and share.version,
+        before its first member joins.
+        """
         configs = {"share.auto.offset.reset": "earliest"}
         if has_dead_letters:
             configs["errors.deadletterqueue.topic.name"] = DEAD_LETTER_TOPIC
@@ -63,7 +65,7 @@ class ShareWorkload:
         self._workload = workload
         self._random = random
         self._topic = topic
-        self._wanted: list[tuple[tuple[str, int], int]] = []
+        self._unfinished: list[tuple[tuple[str, int], int]] = []
 
     def create_admin(self, create: NewClient) -> ShareGroupAdmin:
         admin: ShareGroupAdmin = create(ShareGroupAdmin, "share-admin")
@@ -89,7 +91,7 @@ class ShareWorkload:
         """Called when the faults are over: every record that is acknowledged to its producer must
         be finished."""
         self.history.faults_are_over = True
-        self._wanted = [
+        self._unfinished = [
             (ack.topic_partition, ack.offset + at)
             for ack in self._workload.history.acks
             if ack.topic_partition[0] == self._topic
@@ -97,11 +99,11 @@ class ShareWorkload:
         ]
 
     def missing_progress(self, cluster: SimulatedCluster) -> list[str]:
-        self._wanted = [one for one in self._wanted if self.history.is_unfinished(*one)]
-        if not self._wanted:
+        self._unfinished = [one for one in self._unfinished if self.history.is_unfinished(*one)]
+        if not self._unfinished:
             return list(self._missing_dead_letters(cluster)) if self._has_dead_letters else []
-        tp, offset = self._wanted[0]
-        return [f"{GROUP} do not finish {len(self._wanted)} records, such as {tp} offset {offset}"]
+        tp, offset = self._unfinished[0]
+        return [f"{GROUP} do not finish {len(self._unfinished)} records, such as {tp} offset {offset}"]
 
     def _missing_dead_letters(self, cluster: SimulatedCluster) -> Iterator[str]:
         written = set(find_dead_letters(cluster))

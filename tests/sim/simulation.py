@@ -138,8 +138,8 @@ def run_simulation(
 
 @contextmanager
 def own_garbage() -> Iterator[None]:
-    """Inside the block no garbage is collected by itself: a run is short, and must not depend on
-    garbage of earlier runs. The collection of `close_loop` visits only objects of the block:
+    """Inside the block no garbage is collected automatically: a run is short, and must not depend
+    on garbage of earlier runs. The collection of `close_loop` visits only objects of the block:
     visiting those of all tests takes ten times as long as a short run.
     """
     gc.disable()
@@ -181,6 +181,7 @@ class SimulationDriver:
         return create(workload, SimulatedProcess(self._loop, name), Random(self._random.getrandbits(64)))
 
     async def finishes_within(self, seconds: float, task: "asyncio.Task[Any]", what: str) -> bool:
+        """Returns False if the task does not end in time; raises what the task raised."""
         done, _ = await asyncio.wait([task], timeout=seconds)
         if not done:
             self._trace.add_line(f"timed out after {seconds} s: {what}")

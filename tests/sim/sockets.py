@@ -13,7 +13,7 @@ from tests.sim.processes import NO_PROCESS, SimulatedLoop, SimulatedProcess
 
 WINDOW_BYTES = 256 << 10  # sent and not yet read by the peer
 ACK_EVERY_BYTES = 32 << 10
-SPLIT_SEGMENT_ONE_IN = 8  # how often a segment arrives in two pieces
+SPLIT_SEGMENT_ONE_IN = 8  # segments, of which one arrives in two pieces, on average
 
 Packet = tuple[int, Callable[["SimulatedTransport"], None]]
 """A size, and what happens at the peer on arrival."""

@@ -13,13 +13,13 @@ from tests.sim.simulation import NewClient
 from tests.sim.streams_group_member import StreamsGroupMember
 
 GROUP = "application"
-THREADS = (3, 4, 5)  # each process has two of them, the last one of an odd number one
+THREADS = (3, 4, 5)  # two in each process; if their number is odd, the last process has one
 STAYS_S = (2.0, 8.0)
 AWAY_S = (0.0, 1.0)
 
 
 class StreamsThread(SimulatedClient):
-    """Each start is another member of the group."""
+    """Leaves the group again and again, and joins it as another member each time."""
 
     def __init__(
         self, workload: Workload, process: SimulatedProcess, random: Random, topic: str, rack: str, number: int

@@ -1,6 +1,6 @@
 """A member of a streams group (KIP-1071): one thread of an application with one stateful
-subtopology. It checks that no task is active at two members, and that one process has at most one
-copy of a task: it keeps the task's state in one folder.
+subtopology. It checks that no task is active at two members, and that one process, which keeps the
+state of a task in one folder, has at most one copy of it.
 
 Active and standby tasks are given up as partitions of a consumer group are: after a while, because
 the thread closes their state first. Active ones are also read and committed in the same way.
@@ -38,7 +38,7 @@ THREADS = 2  # of a process: two members share its folder
 
 
 class StreamsGroupMember(ConsumerGroupMember):
-    """`number`: of the member in its group."""
+    """`number`: the number of the member in its group."""
 
     def __init__(
         self,
@@ -57,8 +57,9 @@ class StreamsGroupMember(ConsumerGroupMember):
 
     @property
     def _process_key(self) -> str:
-        """In place of a group in `History.owners`: the key of the copies of tasks in this process.
-        Owners of active tasks are recorded under the group itself."""
+        """The key in `History.owners`, in place of a group, of the copies of tasks in this process.
+        Owners of active tasks are recorded under the group itself.
+        """
         return f"{self._group} in {self._process_id}"
 
     def _read_assignment(self, response: Any) -> set[TopicPartition] | None:

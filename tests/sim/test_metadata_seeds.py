@@ -13,8 +13,8 @@ from tests.sim.scenario import run_metadata_seed
 from tests.slow_tests import quick_and_slow
 
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
-# The first found a voter that did not hear its leader again, the second two brokers that stopped
-# while one handed its vote to the other.
+# The first two seeds found defects: a voter that did not hear its leader again, and two brokers
+# that stopped while one handed its vote to the other.
 QUICK_SEEDS, SLOW_SEEDS = (60695, 61862, *range(1, 9)), range(9, 41)
 
 

@@ -16,8 +16,8 @@ from tests.slow_tests import quick_and_slow
 
 pytestmark = pytest.mark.timeout(1200)  # takes minutes of processor time, which other tests share
 QUICK_SEEDS, SLOW_SEEDS = range(1, 5), range(5, 22)
-# A run that ends with a stopped copy, which is rare. Others are tried after it: any change of the
-# broker changes all runs.
+# Seed of a run that ends with a stopped copy, which is rare. Others are tried after it: any change
+# of the broker changes all runs.
 STOPPED_COPY = 158
 MAX_SEED = 2000
 

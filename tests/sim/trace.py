@@ -51,7 +51,7 @@ class Trace:
 
     def handle_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The loop's exception handler. An exception that no code retrieved is a bug of the
-        program.
+        program, unless its process is dead.
         """
         reason = context.get("exception")
         process = current()

@@ -36,7 +36,7 @@ def coordinates_transactions(partition: Partition) -> bool:
 
 
 def is_decided(entry: TransactionEntry) -> bool:
-    """True if the transaction has an end that is not completed."""
+    """True if the end of the transaction is decided and not completed."""
     return entry.metadata is not None and entry.metadata.state in DECIDED_STATES
 
 
@@ -92,7 +92,7 @@ class TransactionFaults:
             await sleep_random(self._random, 0.2, 2)
 
     async def marker_late(self, _: SimulatedBroker) -> None:
-        """One marker of a coordinator that is killed, or several of one that goes on."""
+        """Delays one marker of a coordinator that is killed, or several of one that goes on."""
         kills = self._random.randrange(3) == 0
         for _number in range(1 if kills else LATE_MARKERS):
             await deliver_marker_late(self._cluster, kills=kills)
@@ -130,7 +130,7 @@ class TransactionFaults:
     async def _kill_at_moment(
         self, delayed: PacketFilter, delay_s: float, is_moment: Callable[[SimulatedBroker], bool]
     ) -> None:
-        """Delays these packets until a broker is at the moment, and kills it."""
+        """Delays these packets until `is_moment` is True for a broker, and kills that broker."""
         self._cluster.trace.add_line(f"delays packets by {delay_s:.1f} s until a broker is killed")
 
         def found() -> list[SimulatedBroker]:

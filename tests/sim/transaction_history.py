@@ -45,9 +45,10 @@ class InputPosition:
 @dataclass
 class TransactionHistory:
     """`first_epochs`: by transactional id and instance, the epoch that its InitProducerId returned.
-    `outputs`: value of a worker's output → the record it was made of. `visible`: by
-    reader, what it read. `positions`: by reader, where it stands. `commits`: acknowledged ones by
-    producer."""
+    `outputs`: value of a worker's output → the record it was made of. `visible`: by reader, the
+    records that it read. `positions`: by reader, the next offset of each partition.
+    `commit_counts`: acknowledged commits by producer.
+    """
 
     record_violation: Callable[[str], None]
     transactions: list[Transaction] = field(default_factory=list)
@@ -57,7 +58,7 @@ class TransactionHistory:
         default_factory=lambda: defaultdict(lambda: defaultdict(dict))
     )
     positions: dict[str, dict[TopicPartition, int]] = field(default_factory=lambda: defaultdict(dict))
-    commits: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    commit_counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     # by leader epoch, the largest observed
     last_stable_offsets: dict[TopicPartition, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     group_offsets: dict[TopicPartition, int] = field(default_factory=dict)  # the largest that a worker committed
@@ -84,7 +85,7 @@ class TransactionHistory:
             self.record_violation(f"{reader} read {value!r} at {tp} offset {offset}, where it had read {before!r}")
 
     def last_stable_offset(self, tp: TopicPartition, epoch: int) -> int:
-        """The largest observed from leaders of this epoch or an older one."""
+        """The largest that was observed from leaders of this epoch or an older one."""
         return max((offset for of, offset in self.last_stable_offsets[tp].items() if of <= epoch), default=0)
 
     def record_last_stable_offset(self, tp: TopicPartition, epoch: int, offset: int, known_at_request: int) -> None:

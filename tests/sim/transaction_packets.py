@@ -20,7 +20,7 @@ from tests.sim.triggered_faults import api_key
 
 PRODUCE_VERSION = 11  # which the simulated producers use in transaction version 1
 SIZE_BYTES, HEADER_BYTES = 4, 10
-TRANSACTIONAL_HOSTS = ("txn-", "worker-")  # of the clients whose batches these are
+TRANSACTIONAL_HOSTS = ("txn-", "worker-")  # prefixes of the hosts of transactional clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,9 @@ def find_sent_markers(leader: SimulatedBroker, markers: Sequence[WritableTxnMark
 
 
 def read_markers(piece: bytes) -> Sequence[WritableTxnMarker]:
-    """The markers in a segment that is a whole request to write some."""
+    """The markers in a segment that is a whole request to write some; empty for any other
+    segment.
+    """
     if not _is_request(piece, ApiKey.WRITE_TXN_MARKERS):
         return ()
     frame = piece[SIZE_BYTES:]

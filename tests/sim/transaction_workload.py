@@ -1,5 +1,5 @@
-"""Transactional producers, workers and readers of committed records in one run: creates them and
-their topics, and checks what they have produced and read.
+"""Transactional producers, workers and readers of committed records in one run: creates them, and
+checks what they have produced and read.
 """
 
 import asyncio
@@ -95,10 +95,10 @@ class TransactionWorkload:
         self._random = random
         self._topic = topic
         self._inputs = [(topic, partition) for partition in range(plan.partitions)]
-        self._all = [*self._inputs, *((OUTPUTS, partition) for partition in range(plan.partitions))]
+        self._all_partitions = [*self._inputs, *((OUTPUTS, partition) for partition in range(plan.partitions))]
         self._producers: list[str] = []
-        self._wanted: dict[str, int] = {}
-        self._wanted_offsets: dict[TopicPartition, int] = {}
+        self._expected_commit_counts: dict[str, int] = {}
+        self._expected_offsets: dict[TopicPartition, int] = {}
 
     def create_version_admin(self, create: NewClient) -> TransactionVersionAdmin:
         changes = self._random.randrange(4) == 0
@@ -117,7 +117,7 @@ class TransactionWorkload:
             )
         worker = partial(TransformingWorker, transactions=self.history, group=GROUP, topic=self._topic, outputs=OUTPUTS)
         clients += [create(worker, f"worker-{number}") for number in range(random.choice((1, 2, 2, 3)))]
-        reader = partial(CommittedRecordsReader, transactions=self.history, topic_partitions=self._all)
+        reader = partial(CommittedRecordsReader, transactions=self.history, topic_partitions=self._all_partitions)
         clients += [create(reader, f"auditor-{number}") for number in range(random.randrange(1, 3))]
         return clients
 
@@ -125,29 +125,30 @@ class TransactionWorkload:
     def counts(self) -> dict[str, int]:
         return {
             "transaction begun": len(self.history.transactions),
-            "transaction committed": sum(self.history.commits.values()),
+            "transaction committed": sum(self.history.commit_counts.values()),
         }
 
     # --- after the faults
 
     def expect_progress(self) -> None:
         """Called when the faults are over: from now on every producer must commit, and the workers
-        must come to the present end."""
+        must reach the present last stable offsets.
+        """
         self.history.faults_are_over = True
-        self._wanted = {name: self.history.commits[name] + 1 for name in self._producers}
+        self._expected_commit_counts = {name: self.history.commit_counts[name] + 1 for name in self._producers}
         stable = self.history.last_stable_offsets
-        self._wanted_offsets = {tp: max(stable[tp].values(), default=0) for tp in self._inputs}
+        self._expected_offsets = {tp: max(stable[tp].values(), default=0) for tp in self._inputs}
 
     def missing_progress(self) -> list[str]:
-        done, offsets = self.history.commits, self.history.group_offsets
+        done, offsets = self.history.commit_counts, self.history.group_offsets
         return [
-            *(f"{name} commits nothing" for name, count in self._wanted.items() if done[name] < count),
-            *(f"{GROUP} lag at {tp}" for tp, end in self._wanted_offsets.items() if offsets.get(tp, 0) < end),
+            *(f"{name} commits nothing" for name, count in self._expected_commit_counts.items() if done[name] < count),
+            *(f"{GROUP} lag at {tp}" for tp, end in self._expected_offsets.items() if offsets.get(tp, 0) < end),
         ]
 
     def create_final_reader(self, create: NewClient) -> FinalReader:
         reader: FinalReader = create(
-            partial(FinalReader, transactions=self.history, topic_partitions=self._all), "final-reader"
+            partial(FinalReader, transactions=self.history, topic_partitions=self._all_partitions), "final-reader"
         )
         return reader
 

@@ -19,11 +19,11 @@ from tests.sim.transactional_session import (
 )
 
 INSTANCE_S = (2.0, 12.0)
-ZOMBIES = 2
+ZOMBIES = 2  # former instances that may still run
 BETWEEN_TRANSACTIONS_S = 0.15  # on average
 IDLE_S = (0.2, 5.0)
-IDLE_ONE_IN = 15  # batches
-ABORT_ONE_IN = 5  # transactions
+IDLE_ONE_IN = 15  # batches per idle time, on average
+ABORT_ONE_IN = 5  # transactions per abort, on average
 
 
 class TransactionalProducer(SimulatedClient):
@@ -39,14 +39,14 @@ class TransactionalProducer(SimulatedClient):
         self._transactions = transactions
         self._topic_partitions = topic_partitions
         self._timeouts = choose_timeouts(random)
-        self._made = 0
-        self._instances = 0
+        self._record_count = 0
+        self._instance_count = 0
 
     async def run(self) -> None:
         running: list[asyncio.Task[None]] = []
         while not self.stopping:
-            self._instances += 1
-            running.append(asyncio.create_task(self._run_instance(self._instances)))
+            self._instance_count += 1
+            running.append(asyncio.create_task(self._run_instance(self._instance_count)))
             await asyncio.wait(running[-1:], timeout=self.random.uniform(*INSTANCE_S))
             for ended in [task for task in running if task.done()]:
                 running.remove(ended)
@@ -74,16 +74,18 @@ class TransactionalProducer(SimulatedClient):
         count = self.random.randint(1, len(self._topic_partitions))
         for tp in self.random.sample(self._topic_partitions, count):
             for _ in range(self.random.choice((1, 1, 2))):
-                await session.send(tp, self._values(session.name, tp))
+                await session.send(tp, self._make_values(session.name, tp))
                 if self.random.randrange(IDLE_ONE_IN) == 0:
                     await asyncio.sleep(self.random.uniform(*IDLE_S))
         if self.random.randrange(ABORT_ONE_IN) == 0:
             raise AbortableError(is_outcome_unknown=False)
 
-    def _values(self, producer: str, tp: TopicPartition) -> list[bytes]:
+    def _make_values(self, producer: str, tp: TopicPartition) -> list[bytes]:
         values = []
         for _ in range(self.random.choice((1, 2, 4))):
-            self._made += 1
-            values.append(b"%s/%d/%d%s" % (producer.encode(), tp[1], self._made, b"." * self.random.choice((0, 200))))
+            self._record_count += 1
+            values.append(
+                b"%s/%d/%d%s" % (producer.encode(), tp[1], self._record_count, b"." * self.random.choice((0, 200)))
+            )
         self.workload.history.sent.update((value, producer) for value in values)
         return values

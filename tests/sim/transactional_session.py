@@ -118,9 +118,9 @@ class TransactionalSession:
         self.has_unknown_batch = False
 
     async def begin(self) -> Transaction:
-        """Begins a transaction, in the protocol that the brokers report now. As Java's client, it
-        gets a new epoch before the first transaction with transaction version 2: the markers of the
-        transaction before may still be on their way.
+        """Begins a transaction, in the protocol that the brokers report now. Like the Java client,
+        it gets a new epoch before the first transaction with transaction version 2, because the
+        markers of the transaction before may still be on their way.
         """
         former, self.protocol = self.protocol, await self._retry("ApiVersions", self._find_protocol)
         if former == 1 and self.protocol == 2:
@@ -267,7 +267,7 @@ class TransactionalSession:
                     transaction.outcome = TransactionOutcome.open
                 raise
         transaction.outcome = TransactionOutcome.committed
-        self.history.commits[self.transactional_id] += 1
+        self.history.commit_counts[self.transactional_id] += 1
         self.transaction = None
 
     async def abort(self) -> None:
@@ -304,7 +304,7 @@ class TransactionalSession:
     # --- attempts
 
     async def _check_fencing(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Awaits `work`. It must fail if a newer instance had its epoch before the work began."""
+        """Awaits `work`, which must fail if a newer instance had its epoch before."""
         was_superseded = self.history.is_superseded(self.transactional_id, self.producer[1])
         await work()
         if was_superseded:
@@ -334,7 +334,7 @@ class TransactionalSession:
                     raise AbortableError(is_outcome_unknown=is_unknown) from reason
                 self.owner.record_failure(f"{self.name}: {doing}", reason)
                 self.owner.forget_coordinator(self.transactional_id, key_type=TRANSACTION_KEY_TYPE)
-                # After these a coordinator or leader may have done what it was asked for.
+                # After these errors a coordinator or leader may have done what was requested.
                 is_unknown |= reason.code is not ErrorCode.concurrent_transactions
             except (OSError, TimeoutError) as reason:
                 self.owner.record_failure(f"{self.name}: {doing}", reason)
@@ -373,6 +373,6 @@ async def work_in_transaction(session: TransactionalSession, work: Callable[[], 
     except NoAnswer:
         if session.transaction is None or session.transaction.outcome is TransactionOutcome.unknown:
             raise
-        await session.abort()  # of a batch: its delivery timeout is over
+        await session.abort()  # the delivery timeout of another request than the commit is over
         return False
     return True

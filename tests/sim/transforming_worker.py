@@ -24,10 +24,10 @@ from tests.sim.transactional_session import (
 
 FETCH_BYTES = 1 << 10
 WORKER_SESSION_S = 2.5
-STALL_ONE_IN = 5  # transactions
+STALL_ONE_IN = 5  # transactions per stall, on average
 STALL_S = (1.0, 8.0)  # most are longer than the session: another member has the partitions then
-RESTART_ONE_IN = 15  # transactions
-ABORT_ONE_IN = 10  # transactions
+RESTART_ONE_IN = 15  # transactions per restart, on average
+ABORT_ONE_IN = 10  # transactions per abort, on average
 
 
 class TransformingWorker(Member):
@@ -48,8 +48,8 @@ class TransformingWorker(Member):
         self._session_s = WORKER_SESSION_S
         self._outputs = outputs
         self._timeouts = choose_timeouts(random)
-        self._instances = 0
-        self._made = 0
+        self._instance_count = 0
+        self._output_count = 0
         self._session: TransactionalSession | None = None
 
     async def _join_and_consume(self, client: Client) -> bool:
@@ -67,8 +67,8 @@ class TransformingWorker(Member):
                     if code is not ErrorCode.none:
                         raise KafkaError(code, "Heartbeat")
                     if (
-                        self._partitions_as_leader is not None
-                        and await self._partitions(client) > self._partitions_as_leader
+                        self._partition_count_as_leader is not None
+                        and await self._count_partitions(client) > self._partition_count_as_leader
                     ):
                         return False  # joining again starts a rebalance
                 if not await self._transform(client, session, generation, positions):
@@ -82,15 +82,15 @@ class TransformingWorker(Member):
             self.forget_coordinator(self._group)
             raise
         except ENDS_OF_A_SESSION as reason:
-            self.workload.trace.add_line(f"{self.name}#{self._instances} ends: {reason!r}")
+            self.workload.trace.add_line(f"{self.name}#{self._instance_count} ends: {reason!r}")
             await self._end_session()
             return False
         return True
 
     async def _start_session(self) -> TransactionalSession:
         if self._session is None:
-            self._instances += 1
-            session = TransactionalSession(self, self._transactions, self.name, self._instances, self._timeouts)
+            self._instance_count += 1
+            session = TransactionalSession(self, self._transactions, self.name, self._instance_count, self._timeouts)
             self.workload.history.idempotent_producers.add(session.name)
             await session.init()
             self._session = session
@@ -102,7 +102,7 @@ class TransformingWorker(Member):
             await session.disconnect()
 
     async def _stable_positions(self, client: Client, mine: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Waits until no transaction may still change them. Raises KafkaError."""
+        """The group's committed offsets, once no transaction can change them. Raises KafkaError."""
         known = {tp: self._transactions.group_offsets.get(tp, 0) for tp in mine}
         found: dict[TopicPartition, int] = {}
         while mine:
@@ -121,7 +121,9 @@ class TransformingWorker(Member):
     async def _transform(
         self, client: Client, session: TransactionalSession, generation: int, positions: dict[TopicPartition, int]
     ) -> bool:
-        """One transaction of what can be read now. Returns False if it was aborted."""
+        """Runs one transaction with what can be read now, if there is anything. Returns False if it
+        was aborted.
+        """
         ends: dict[TopicPartition, int] = {}
         outputs: dict[TopicPartition, list[bytes]] = {}
         for tp, offset in positions.items():
@@ -138,7 +140,7 @@ class TransformingWorker(Member):
                 if record.offset >= offset:
                     self._transactions.record_visible(self._group, tp, record.offset, record.value or b"")
                     self.learn_epoch(tp, header.leader_epoch)
-                    outputs.setdefault((self._outputs, tp[1]), []).append(self._output(session, tp, record.offset))
+                    outputs.setdefault((self._outputs, tp[1]), []).append(self._make_output(session, tp, record.offset))
         if not ends:
             await asyncio.sleep(0.2)
             return True
@@ -147,13 +149,13 @@ class TransformingWorker(Member):
             for tp, values in outputs.items():
                 await session.send(tp, values)
             stall = self.random.randrange(2 * STALL_ONE_IN)
-            is_calm = self._transactions.faults_are_over  # now it must catch up
-            if stall == 0 and not is_calm:
+            must_catch_up = self._transactions.faults_are_over
+            if stall == 0 and not must_catch_up:
                 await asyncio.sleep(self.random.uniform(*STALL_S))
             await session.send_offsets(ends, GroupMembership(self._group, generation, self._id))
-            if stall == 1 and not is_calm:
+            if stall == 1 and not must_catch_up:
                 await asyncio.sleep(self.random.uniform(*STALL_S))
-            if self.random.randrange(ABORT_ONE_IN) == 0 and not is_calm:
+            if self.random.randrange(ABORT_ONE_IN) == 0 and not must_catch_up:
                 raise AbortableError(is_outcome_unknown=False)
 
         if not await work_in_transaction(session, work):
@@ -163,9 +165,9 @@ class TransformingWorker(Member):
             self._transactions.group_offsets[tp] = max(end, self._transactions.group_offsets.get(tp, 0))
         return True
 
-    def _output(self, session: TransactionalSession, tp: TopicPartition, offset: int) -> bytes:
-        self._made += 1
-        value = b"%s/%d/%d" % (session.name.encode(), tp[1], self._made)
+    def _make_output(self, session: TransactionalSession, tp: TopicPartition, offset: int) -> bytes:
+        self._output_count += 1
+        value = b"%s/%d/%d" % (session.name.encode(), tp[1], self._output_count)
         self.workload.history.sent[value] = session.name
         self._transactions.outputs[value] = InputPosition(tp, offset)
         return value

@@ -23,7 +23,7 @@ DELAY_S = (0.1, 1.5)
 DELAY_BEYOND_SESSION_S = (0.8, 4.5)
 PROPOSAL_DELAY_S = (0.5, 2.0)  # includes the time in which clients find the new leader
 FETCH_DELAY_S = 1.0
-TAKEOVER_WITHIN_S = 15.0  # a session, client timeouts, a rebalance
+TAKEOVER_WITHIN_S = 15.0  # a session timeout, client timeouts and a rebalance
 
 
 class TriggeredFaults:
@@ -57,8 +57,8 @@ class TriggeredFaults:
         )
 
     async def leader_killed_before_it_learns_of_expansion(self, reserved: SimulatedBroker) -> None:
-        """Kills the leader before it learns that the ISR has a new member. That one is the next
-        leader, and lacks the latest records.
+        """Kills the leader before it learns that the ISR has a new member, which is the next leader
+        and lacks the latest records.
         """
         await self._at_trigger(reserved, triggers.proposes_next_leader, self._expand_isr_and_kill)
 

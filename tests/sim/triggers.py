@@ -131,15 +131,15 @@ def has_unsynced_metadata(broker: Broker) -> bool:
 
 
 async def wait_for_broker(
-    cluster: SimulatedCluster, random: Random, found: Callable[[], list[SimulatedBroker]], within_s: float = WAIT_S
+    cluster: SimulatedCluster, random: Random, candidates: Callable[[], list[SimulatedBroker]], within_s: float = WAIT_S
 ) -> SimulatedBroker | None:
-    """A random broker of the list that `found` returns, as soon as that is not empty. None if it is
-    still empty after `within_s`.
+    """A random broker of the list that `candidates` returns, as soon as that is not empty. None if
+    it is still empty after `within_s`.
     """
     loop = asyncio.get_running_loop()
     until_s = loop.time() + within_s
     while loop.time() < until_s:
-        if nodes := found():
+        if nodes := candidates():
             return random.choice(nodes)
         await asyncio.sleep(POLL_S)
     return None

@@ -1,5 +1,5 @@
 """`python -m tests.e2e.new_addresses [--rounds N] [--against kafka]`; exit code 1 when a group did
-not read on.
+not read on or the producer did not go on.
 """
 
 import argparse
@@ -18,11 +18,12 @@ LOG_FOLDER = Path(__file__).parent.parent.parent.parent / "build" / "new-address
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.new_addresses", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="how often all brokers are killed (10)")
-    parser.add_argument("--seed", default="1", help="of the pauses and of how clients lose their brokers (1)")
+    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="number of rounds (10)")
+    parser.add_argument("--seed", default="1", help="seed of the pauses and of the ways to lose brokers (1)")
     parser.add_argument("--against", choices=["ottla", "kafka"], default="ottla")
     parser.add_argument("--groups", nargs="+", choices=GROUP_KINDS, default=GROUP_KINDS[:3])
-    parser.add_argument("--joining", action="store_true", help="fall silent while new members of librdkafka join")
+    joining_help = "let brokers fall silent while new members join; only with --groups of librdkafka"
+    parser.add_argument("--joining", action="store_true", help=joining_help)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing is left behind
     folder = LOG_FOLDER / f"{options.against}-{options.seed}"

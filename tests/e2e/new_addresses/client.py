@@ -17,17 +17,17 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 MEMBERS = 2
-SENDS_PER_S = 20.0  # to each partition
+SENDS_PER_S = 20.0  # to each partition; more while acknowledgements arrive, because they end a poll
 PARTITIONS = 3
-# What a user sets who wants a client to notice a silent broker soon; everything else is the
-# client's default.
+# Settings of a user who wants the client to notice a silent broker soon. All others have their
+# defaults.
 QUICK: dict[str, object] = {
     "socket.timeout.ms": 3000,
     "socket.connection.setup.timeout.ms": 3000,
     "session.timeout.ms": 6000,
     "reconnect.backoff.max.ms": 500,
 }
-# A JoinGroup without a response is given up after max.poll.interval.ms and 3 s, whatever
+# librdkafka gives up a JoinGroup without a response after max.poll.interval.ms plus 3 s, whatever
 # socket.timeout.ms is.
 SHORT_POLLS: dict[str, object] = {"max.poll.interval.ms": 20_000, "session.timeout.ms": 6000}
 DEBUG = {"debug": "cgrp,topic,metadata,broker"}
@@ -39,7 +39,7 @@ def report(partition: int, offset: int) -> None:
 
 
 def produce(bootstrap: str, topic: str) -> None:
-    """Sends numbered records forever; each is repeated until it is acknowledged."""
+    """Sends numbered records forever. librdkafka retries each for up to ten minutes."""
 
     def delivered(error: ck.KafkaError | None, message: ck.Message) -> None:
         if error is None:

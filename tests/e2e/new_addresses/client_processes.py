@@ -1,5 +1,6 @@
-"""The clients as processes on their host. Each writes the offsets that it has read or produced to a
-file."""
+"""The clients as processes on their host. Each writes to a file the offsets that it has read or
+produced.
+"""
 
 import subprocess
 import sys
@@ -45,9 +46,9 @@ class ClientProcesses:
         self.update()
         return len(self.ends) == PARTITIONS
 
-    def count_joining_members(self) -> int:
-        """How often librdkafka's members have sent JoinGroup: the number of members, unless one has
-        joined again.
+    def count_join_requests(self) -> int:
+        """How many JoinGroup requests librdkafka's members have sent, by their logs: as many as
+        there are members, unless one has joined again.
         """
         return sum(output.with_suffix(".log").read_bytes().count(JOINING) for output in self.outputs)
 

@@ -1,4 +1,4 @@
-"""Three brokers with names, whose addresses change while they are down."""
+"""Three brokers with names, whose addresses change while the names stay."""
 
 import shutil
 from collections.abc import Iterator
@@ -48,7 +48,9 @@ class MovingCluster:
             self.network.move_host(str(number), broker.host)
 
     def publish_names(self, *, of_brokers: bool = True) -> None:
-        """Makes names resolve to the present addresses, or not at all."""
+        """Makes names resolve to the brokers' present addresses, or, without `of_brokers`, to
+        none.
+        """
         names = [f"{broker.host} {broker_name(number)}" for number, broker in self.cluster.brokers.items()]
         text = "\n".join(["127.0.0.1 localhost", *(names if of_brokers else ())]) + "\n"
         for host in self.network.hosts.values():

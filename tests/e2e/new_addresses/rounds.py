@@ -19,19 +19,21 @@ from tests.waiting import eventually
 READS_ON_WITHIN_S: Final = 180.0  # three times librdkafka's default socket.timeout.ms
 JOINS_WITHIN_S: Final = 360.0  # more than librdkafka's default max.poll.interval.ms
 REBALANCE_DELAY_MS: Final = 10_000  # group.initial.rebalance.delay.ms
-ROUNDS_OF_ONE_GROUP: Final = 20  # then new members begin: old ones may know what new ones do not
+ROUNDS_OF_ONE_GROUP: Final = 20  # then new groups begin: old members may know what new ones do not
 LONGEST_DOWN_S: Final = 5.0
 # How clients lose their brokers, with weights. "closed": the hosts close the connections of dead
-# processes, and the names lead to addresses where nothing answers. "unnamed": and nothing resolves.
-# "silent": nothing closes the connections either.
+# processes, and the names lead to addresses where nothing answers. "unnamed": the hosts close them,
+# and the names do not resolve. "silent": nothing closes the connections, and the names lead to
+# addresses where nothing answers.
 LOSSES: Final = {"closed": 6, "unnamed": 6, "silent": 1}
 
 
 @dataclass
 class RoundResult:
     """`healthy_s`: from the start of the brokers until all partitions were in sync. `read_on_s`: by
-    group, from then until the group had read a record written after that; `stuck`: the groups that
-    did not.
+    kind of group, from then until the group had read records of all partitions that were written
+    after that; for "producer", until such records were acknowledged. `stuck`: the groups, or
+    "producer", for which this took too long.
     """
 
     number: int
@@ -65,7 +67,7 @@ def run_rounds(
 def run_clients(
     moving: MovingCluster, kinds: Sequence[str], topic: str, folder: Path
 ) -> Iterator[tuple[ClientProcesses, dict[str, ClientProcesses]]]:
-    """A producer and a group of each kind, which has read its first records."""
+    """Yields a producer and, by kind, groups that have read records of all partitions."""
     clients = [start_client(moving, "producer", topic, f"{topic}-producer", folder)]
     try:
         [producer] = clients
@@ -99,7 +101,7 @@ def run_joining_rounds(
             groups |= {kind: start_client(moving, kind, topic, f"{topic}-{kind}", folder) for kind in kinds}
             try:
                 for kind, group in groups.items():
-                    joining = partial(has_joining_members, group)
+                    joining = partial(have_all_sent_join_requests, group)
                     eventually(joining, within_s=60, message=f"both members of {kind} have sent JoinGroup")
                 yield lose_brokers(moving, producer, groups, number, "silent", 0.0, JOINS_WITHIN_S)
             finally:
@@ -107,8 +109,8 @@ def run_joining_rounds(
                     group.kill()
 
 
-def has_joining_members(group: ClientProcesses) -> bool:
-    return group.count_joining_members() >= MEMBERS
+def have_all_sent_join_requests(group: ClientProcesses) -> bool:
+    return group.count_join_requests() >= MEMBERS
 
 
 def lose_brokers(

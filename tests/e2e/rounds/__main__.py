@@ -25,7 +25,7 @@ def main() -> int:
         with run_three_brokers(options.against) as cluster:
             outcomes += _run_rounds(cluster, options.seed, numbers)
     failed = [outcome for outcome in outcomes if outcome.problems]
-    acked = sum(outcome.acknowledged for outcome in outcomes)
+    acked = sum(outcome.acknowledged_count for outcome in outcomes)
     print(
         f"{len(outcomes)} rounds in {time.monotonic() - started:.0f} s: {acked} records acknowledged, "
         f"{len(failed)} rounds failed; their logs: {LOG_FOLDER}"
@@ -43,7 +43,7 @@ def _run_rounds(cluster: ProcessCluster, seed: str, numbers: list[int]) -> list[
         outcomes.append(outcome)
         verdict = "ok" if not outcome.problems else "FAILED: " + "; ".join(outcome.problems[:3])[:600]
         print(
-            f"{outcome.log_file.stem}: {outcome.faults}: {outcome.acknowledged} acks, "
+            f"{outcome.log_file.stem}: {outcome.faults}: {outcome.acknowledged_count} acks, "
             f"longest gap {outcome.gap_s:.1f} s, healthy after {outcome.recovery_s:.1f} s, "
             f"{outcome.took_s:.1f} s in total: {verdict}",
             flush=True,

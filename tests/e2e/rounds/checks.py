@@ -1,4 +1,6 @@
-"""Checks after a round of faults. Each yields a description of each violation."""
+"""Checks after a round of faults. Each yields a description of each violation,
+`check_client_errors` of at most five errors of a client.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -92,7 +94,9 @@ def check_replicas_are_equal(cluster: ProcessCluster, partitions: list[TopicPart
 
 
 def format_batches(folder: Path) -> str:
-    """One line for each batch of a replica, to find the cause of a violation."""
+    """One line for each batch of a replica, up to a damaged one, to find the cause of a
+    violation.
+    """
     lines = []
     try:
         for _, header in iter_batches(log_bytes(folder)):

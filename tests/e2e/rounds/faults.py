@@ -17,13 +17,13 @@ from tests.disks import fill_disk
 from tests.e2e.rounds.round_log import RoundLog
 from tests.networks import OUTSIDE
 
-SESSION_TIMEOUT_S = 2.5  # broker.session.timeout.ms: pauses are shorter and longer than this
+SESSION_TIMEOUT_S = 2.5  # the default of broker.session.timeout.ms: some pauses are shorter, some longer
 
 
 @dataclass(frozen=True)
 class FaultContext:
-    """Inputs of a fault. `topic`: under load; the roles leader and follower are of its first
-    partition.
+    """Inputs of a fault. `topic`: the one under load; the roles leader and follower are those of
+    its first partition.
     """
 
     cluster: ProcessCluster
@@ -197,7 +197,9 @@ def choose_faults(random: Random, kind: str) -> list[PlannedFault]:
 
 
 def choose_targets(context: FaultContext, planned: list[PlannedFault], coordinator: int) -> list[int]:
-    """A broker for each fault, all different. `coordinator`: that of the group under load."""
+    """A broker for each fault, all different. A fault gets any other broker if those of its role
+    are taken. `coordinator`: that of the group under load.
+    """
     state = context.cluster.partition_state(context.topic)
     followers = [number for number in state.replicas if number != state.leader]
     targets: list[int] = []

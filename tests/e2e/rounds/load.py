@@ -1,5 +1,5 @@
-"""Clients of a round, each in a thread. They keep what brokers acknowledged and returned for the
-checks.
+"""Clients of a round, each in a thread. For the checks, they keep what brokers acknowledged and
+returned.
 """
 
 import itertools
@@ -66,7 +66,7 @@ class Producer:
             self.failures.append("its thread does not end")
 
     def longest_gap_s(self) -> float:
-        """The longest time without an acknowledgement."""
+        """The longest time between two acknowledgements; 0 if there are fewer than two."""
         times = [ack.at_s for ack in self.acknowledgements]
         return max((after - before for before, after in itertools.pairwise(times)), default=0.0)
 
@@ -120,7 +120,7 @@ class GroupMember:
     # The highest offset whose commit was acknowledged.
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-    recovered_errors: list[str] = field(default_factory=list)  # errors that it was sent and recovered from
+    recovered_errors: list[str] = field(default_factory=list)  # errors that it got and recovered from
     settings: dict[str, str] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
 

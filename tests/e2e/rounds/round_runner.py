@@ -25,19 +25,21 @@ PARTITIONS = 3
 DISK_MIB = 128
 RECOVERY_TIMEOUT_S = 40.0
 CATCH_UP_TIMEOUT_S = 40.0
-# Smaller than the defaults, so that a follower leaves the ISR and rejoins it within a round.
+# Smaller than the defaults, so that within a round a follower leaves and rejoins the ISR, and
+# segments are rolled.
 SETTINGS: dict[str, Any] = {"replica_lag_time_max_ms": 3000, "log_segment_bytes": 4 << 20}
 
 
 @dataclass(frozen=True)
 class RoundResult:
-    """`problems`: empty if no check failed. `recovery_s`: from the removal of the last fault until
-    the cluster was healthy, or −1.
+    """`problems`: empty if nothing failed. `gap_s`: the longest time between two acknowledgements
+    of a producer. `recovery_s`: from the removal of the last fault until the cluster was healthy;
+    −1 if it was not in time.
     """
 
     faults: str
     problems: list[str]
-    acknowledged: int
+    acknowledged_count: int
     gap_s: float
     recovery_s: float
     took_s: float
@@ -81,7 +83,7 @@ def run_round(cluster: ProcessCluster, seed: str, folder: Path) -> RoundResult:
         cluster.wait_until_healthy(within_s=RECOVERY_TIMEOUT_S)
         recovery_s = time.monotonic() - faults_ended
         log.write(f"healthy after {recovery_s:.2f} s; controller {cluster.controller_id()}")
-        time.sleep(0.5)  # records of the healthy cluster too; it waits for nothing
+        time.sleep(0.5)  # so that the healthy cluster gets records too; it waits for nothing
         load.stop_producers()
         problems += check_records(cluster, load, topic)
     except (AssertionError, OSError, KafkaError, LookupError, ck.KafkaException) as reason:

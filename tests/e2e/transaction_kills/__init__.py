@@ -1,1 +1,1 @@
-"""Consume-transform-produce loads on three brokers, one of which is killed again and again."""
+"""Consume-transform-produce loads on three brokers, of which one after the other is killed."""

@@ -1,5 +1,5 @@
 """`python -m tests.e2e.transaction_kills [N] [--seed TEXT]`: N kills; exit code 1 if a record was
-copied twice or not at all.
+copied twice or not at all, or a record was copied that was not produced.
 """
 
 import argparse

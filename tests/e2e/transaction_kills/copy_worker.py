@@ -12,9 +12,9 @@ from aiokafka.errors import KafkaError
 
 
 class CopyWorker:
-    """Copies `source` to `target`, some records in a transaction with the group's offsets. After an
-    error it begins again with a new producer and consumer. They are aiokafka's, because librdkafka
-    2.16 waits forever for a group coordinator that has left the metadata.
+    """Copies `source` to `target`, in transactions of up to twenty records and the group's offsets.
+    After an error it begins again with a new producer and consumer. They are aiokafka's, because
+    librdkafka 2.16 waits forever for a group coordinator that has left the metadata.
     """
 
     def __init__(self, bootstrap: str, source: str, target: str) -> None:
@@ -25,7 +25,7 @@ class CopyWorker:
         self._source = source
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._stopping = threading.Event()
-        self.committed = 0
+        self.commit_count = 0
         self.errors: list[str] = []
 
     def start(self) -> None:
@@ -64,15 +64,15 @@ class CopyWorker:
             await stack.enter_async_context(producer)
             await stack.enter_async_context(reader)
             while not self._stopping.is_set():
-                found = await reader.getmany(timeout_ms=200, max_records=20)
-                if found:
-                    await self._copy(producer, found)
-                    self.committed += 1
+                records = await reader.getmany(timeout_ms=200, max_records=20)
+                if records:
+                    await self._copy(producer, records)
+                    self.commit_count += 1
 
-    async def _copy(self, producer: AIOKafkaProducer, found: dict[Any, list[Any]]) -> None:
+    async def _copy(self, producer: AIOKafkaProducer, records: dict[Any, list[Any]]) -> None:
         async with asyncio.timeout(30), producer.transaction():
-            for at, messages in found.items():
+            for at, messages in records.items():
                 for message in messages:
                     await producer.send(self.target, message.value, partition=at.partition)
-            offsets = {at: messages[-1].offset + 1 for at, messages in found.items()}
+            offsets = {at: messages[-1].offset + 1 for at, messages in records.items()}
             await producer.send_offsets_to_transaction(offsets, self.group)

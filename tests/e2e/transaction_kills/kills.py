@@ -28,8 +28,10 @@ PRODUCER_PAUSE_S = 0.2
 
 @dataclass
 class KillResult:
-    """`killed`: why each broker was chosen → how often. `duplicates` and `losses`: values of all
-    targets. `strangers`: copied values that were not produced."""
+    """`killed`: reason of the choice of a broker → number of kills. `sent`: acknowledged records.
+    `new_instances`: how often a worker began again. `duplicates` and `losses`: numbers of values in
+    all targets. `strangers`: number of copied values that were not produced.
+    """
 
     killed: Counter[str] = field(default_factory=Counter)
     sent: int = 0
@@ -82,7 +84,7 @@ def kill_under_load(
             time.sleep(random.uniform(0, 1.0))
             cluster.brokers[broker].start()
             cluster.wait_until_healthy()
-            report(f"kill {number}: broker {broker} ({reason}); {[worker.committed for worker in workers]} commits")
+            report(f"kill {number}: broker {broker} ({reason}); {[worker.commit_count for worker in workers]} commits")
     sent = Counter(acknowledged)
     assert sent.total() == len(sent), "a record was acknowledged twice"
     for worker in workers:
@@ -96,7 +98,7 @@ def kill_under_load(
         result.duplicates += (copied - Counter(copied.keys())).total()
         result.losses += len(sent.keys() - copied.keys())
         result.strangers += len(copied.keys() - sent.keys())
-        result.transactions += worker.committed
+        result.transactions += worker.commit_count
         result.new_instances += len(worker.errors)
     result.sent = sent.total()
     return result
@@ -104,10 +106,10 @@ def kill_under_load(
 
 def wait_for_commits(workers: Sequence[CopyWorker]) -> None:
     """Returns when each worker has committed another transaction."""
-    before = [worker.committed for worker in workers]
+    before = [worker.commit_count for worker in workers]
 
     def have_committed() -> bool:
-        return all(worker.committed > count for worker, count in zip(workers, before, strict=True))
+        return all(worker.commit_count > count for worker, count in zip(workers, before, strict=True))
 
     eventually(
         have_committed, within_s=90, message=lambda: f"each worker goes on; {[it.errors[-3:] for it in workers]}"
@@ -115,7 +117,7 @@ def wait_for_commits(workers: Sequence[CopyWorker]) -> None:
 
 
 def choose_broker(cluster: ProcessCluster, workers: Sequence[CopyWorker], random: Random) -> tuple[str, int]:
-    """Any broker, or a coordinator of a worker. The name of the choice, and the broker."""
+    """Chooses any broker, or a coordinator of a worker. Returns the reason and the broker."""
     worker = random.choice(workers)
     match random.randrange(3):
         case 0:

@@ -72,7 +72,7 @@ def test_high_watermark_may_be_lower_only_in_an_older_epoch() -> None:
 
 def test_decreasing_committed_offset_is_detected() -> None:
     history = example_history()
-    history.record_committed("g", PARTITION, 2, known_at_request=history.committed_offsets["g", PARTITION])
+    history.check_committed("g", PARTITION, 2, known_at_request=history.committed_offsets["g", PARTITION])
     assert "went back" in history.violations[0]
 
 
