@@ -44,17 +44,19 @@ async def try_handshakes(host: str, port: int, seconds: float, seed: int, at_lea
     end_s = loop.time() + seconds
 
     async def run(number: int) -> None:
-        random = Random(f"{seed} {number}")
+        attempt = 0
         while loop.time() < end_s or results.count < at_least:
-            state = random.getstate()
+            attempt += 1
+            attempt_seed = f"{seed} {number} {attempt}"
+            random = Random(attempt_seed)
             try:
                 async with asyncio.timeout(ANSWERS_WITHIN_S):
                     how = await try_handshake(host, port, random)
             except TimeoutError:
-                results.hung.append(f"worker {number}, {hash(state)}")
+                results.hung.append(attempt_seed)
                 how = "hung"
             if how == "served":
-                results.served.append(f"worker {number}, {hash(state)}")
+                results.served.append(attempt_seed)
             results.ended[how] += 1
 
     await asyncio.gather(*(run(number) for number in range(AT_ONCE)))

@@ -5,6 +5,7 @@ network plugins of most clusters do.
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,7 +67,8 @@ def _environment(folder: Path) -> dict[str, str]:
     """
     packages = ensure_unpacked()
     names = folder / "iptables"
-    names.mkdir(exist_ok=True)
+    shutil.rmtree(names, ignore_errors=True)  # of an earlier start on this node
+    names.mkdir()
     for family in ("iptables", "ip6tables"):
         for suffix in ("", "-save", "-restore"):
             (names / f"{family}{suffix}").symlink_to(packages / "usr/sbin/xtables-nft-multi")

@@ -65,7 +65,7 @@ def recover(
         replicas = [it for it in found.values() if isinstance(it, MetadataReplica)]
         _print_replicas(found)
         if not replicas:
-            raise CommandError(ExitCode.unreachable, "no broker answers")
+            raise CommandError(ExitCode.unreachable, "no broker responds")
         try:
             recovery = plan_recovery(replicas, uuid_text(uuid.uuid4()))
         except RecoveryRefused as refused:

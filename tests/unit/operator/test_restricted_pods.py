@@ -65,7 +65,7 @@ def test_every_pod_of_the_operator_meets_the_restricted_standard(path: Path) -> 
     assert [violations(it) for it in specs] == [[] for _ in specs]
 
 
-def test_golden_files_have_pods_of_brokers_and_executors() -> None:
+def test_golden_files_have_pods_of_brokers_drivers_and_executors() -> None:
     named = {
         container["name"]
         for path in GOLDEN_FILES
@@ -73,7 +73,7 @@ def test_golden_files_have_pods_of_brokers_and_executors() -> None:
         for spec in pod_specs(document)
         for container in [*spec["containers"], *(spec.get("initContainers") or [])]
     }
-    assert {"broker", "rack", "spark-kubernetes-executor"} <= named, named
+    assert {"broker", "rack", "spark-kubernetes-driver", "spark-kubernetes-executor"} <= named, named
 
 
 def test_a_pod_that_violates_the_standard_is_found() -> None:
