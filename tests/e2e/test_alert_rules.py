@@ -61,13 +61,7 @@ CASES: Final = {
         },
     ),
     "OttlaBrokersFenced": gauge("kafka_controller_kafkacontroller_fencedbrokercount", 1),
-    "OttlaDiskFills": Case(
-        {f"ottla_log_directory_usable_bytes{{{POD}}}": "9x120", f"ottla_log_directory_total_bytes{{{POD}}}": "100x120"},
-        {
-            f"ottla_log_directory_usable_bytes{{{POD}}}": "11x120",
-            f"ottla_log_directory_total_bytes{{{POD}}}": "100x120",
-        },
-    ),
+    "OttlaDiskFills": Case(disk(usable=9), disk(usable=11)),
     "OttlaLogDirectoryFailed": gauge("kafka_log_logmanager_offlinelogdirectorycount", 1),
     "OttlaProduceSlow": Case(produce_buckets(slow=2), produce_buckets(slow=0)),
     "OttlaBrokerBusy": gauge("kafka_network_socketserver_networkprocessoravgidle_percent", 0.05, 0.5),

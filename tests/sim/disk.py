@@ -185,7 +185,6 @@ class SimulatedDisk:
         self.full = False
         self.sync_s: Callable[[], float]
         self.locks: set[str] = set()
-        self.syncs = 0
         self._random = random
         self._now_s = now_s
         self._now_ms = now_ms
@@ -259,7 +258,6 @@ class SimulatedDisk:
         return self._now_s() + (self._ahead_s or 0.0)
 
     def sync(self, node: _File | _Directory) -> None:
-        self.syncs += 1
         if self._ahead_s is None:
             node.make_durable(self._now_s())
             return

@@ -43,7 +43,8 @@ class MirrorAdmin(SimulatedAdmin):
             return True
 
         done = await self.retry_until_done(f"set {mirror} to {dict(settings)}", attempt)
-        self.count(f"mirror set to {settings.get('role', 'Replicate')}")
+        if done:
+            self.count(f"mirror set to {settings.get('role', 'Replicate')}")
         return done
 
 

@@ -51,11 +51,11 @@ class QuorumFaults:
 
         async def cut(leader: SimulatedBroker) -> None:
             follower = self._random.choice(self._others(leader))
-            before = self._newest_epoch(leader)
+            before = self._newest_epoch()
             self._trace(f"drops what {leader.host}, the controller, sends to {follower.host}")
             with self._cluster.network.links_cut([(leader.host, follower.host)]):
                 await sleep_random(self._random, 2, 10)
-                if (after := self._newest_epoch(leader)) != before:
+                if (after := self._newest_epoch()) != before:
                     self._cluster.trace.record_problem(
                         f"disturbed: the metadata log's epoch went from {before} to {after}, because {follower.host} "
                         "alone did not hear the leader"
@@ -198,7 +198,7 @@ class QuorumFaults:
     def _others(self, node: SimulatedBroker) -> list[SimulatedBroker]:
         return [one for one in self._cluster if one is not node]
 
-    def _newest_epoch(self, node: SimulatedBroker) -> int:
+    def _newest_epoch(self) -> int:
         return max(one.broker.quorum.epoch for one in self._cluster if one.broker is not None and one.is_serving)
 
     def _free_leader(self, reserved: SimulatedBroker) -> Callable[[], list[SimulatedBroker]]:
