@@ -73,7 +73,7 @@ def test_logs_are_identical_while_brokers_are_killed(source: ProcessCluster) -> 
             eventually(
                 lambda partition=partition, expected=expected: (  # type: ignore[misc]
                     read_watermarks(target.bootstrap, TOPIC, partition) == expected
-                ),  # type: ignore[misc]
+                ),
                 within_s=60,
                 message=lambda partition=partition, expected=expected: (
                     f"{TOPIC}-{partition}: {expected} at the source, "

@@ -248,7 +248,7 @@ def parse_expected(file: Path) -> list[CaseRow]:
     """Rows of a file of JSON lines. Raises PipelineError with the number of a line that is not a
     JSON object.
     """
-    rows = []
+    rows: list[CaseRow] = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         if line.strip():
             try:
