@@ -1,7 +1,7 @@
 """Reads a broker's metrics at the moment of a scrape.
 
-What a broker may have thousands of is read in slices, between which topics and groups come and go.
-A partition that was deleted meanwhile is still exposed, with its last values.
+Collections that may have thousands of elements are read in slices, between which topics and groups
+may come and go. A partition that is deleted meanwhile is still exposed, with its last values.
 """
 
 import asyncio
@@ -46,7 +46,9 @@ PROTOCOLS = (CLASSIC, CONSUMER, STREAMS, SHARE)
 
 
 Family = tuple[Metric, Iterable[Sample]]
-"""Read before the next family is asked for: samples of partitions are made as they are written."""
+"""A metric and its samples. A caller reads the samples before the next family: those of partitions
+are computed only when they are read.
+"""
 
 
 async def collect_metrics(broker: Broker, server: Server, slices: TimeSlices) -> AsyncIterator[Family]:
@@ -174,7 +176,7 @@ _LOG_METRICS: tuple[tuple[Metric, Callable[[PartitionLog], int]], ...] = (
 
 
 async def _partitions(hosted: Sequence[Partition], slices: TimeSlices) -> AsyncIterator[Family]:
-    """The labels are texts: thousands of tuples would start collections of garbage, which nothing
+    """The labels are strings: thousands of tuples would trigger garbage collection, which nothing
     can interrupt.
     """
     texts: list[str] = []
@@ -229,7 +231,7 @@ def _quorum(broker: Broker) -> Iterator[Family]:
 
 async def _transactions(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     states: Counter[TransactionState] = Counter()
-    with suppress(KafkaError):  # a coordinator is loading: no counts rather than wrong ones
+    with suppress(KafkaError):  # 0 in each state while a coordinator is loading or has no session
         async for some in slices.batches(broker.transactions.coordinator.list_transactions()):
             states.update(one.state for _, one in some)
     yield metrics.TRANSACTIONS, [Sample((state.name,), states[state]) for state in TransactionState]
@@ -250,22 +252,22 @@ async def _mirrors(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     lag_bytes = ((labels, copy.lag_bytes) for labels, copy in copies)
     yield metrics.MIRROR_LAG_BYTES, (Sample(labels, size) for labels, size in lag_bytes if size >= 0)
     yield metrics.MIRROR_SILENCE, (Sample(labels, copy.source_silence_s(now_s)) for labels, copy in copies)
-    diverged = 0
+    diverged_count = 0
     async for failbacks in slices.batches(manager.failback_partitions() if manager is not None else ()):
-        diverged += sum(one.needs_operator for one in failbacks)
-    yield single_sample(metrics.MIRROR_DIVERGED, diverged)
-    image, stopped = broker.image, 0
+        diverged_count += sum(one.needs_operator for one in failbacks)
+    yield single_sample(metrics.MIRROR_DIVERGED, diverged_count)
+    image, stopped_count = broker.image, 0
     mirrored: list[MirroredPartitionRecord | AppendedPartitionRecord] = list(image.mirrored_partitions.values())
     mirrored += image.appended_partitions.values()
     async for records in slices.batches(mirrored):
-        led = (image.partition(record.topic, record.partition) for record in records if record.stopped)
-        stopped += sum(one is not None and one.leader == broker.node_id for one in led)
-    yield single_sample(metrics.MIRROR_STOPPED, stopped)
+        states = (image.partition(record.topic, record.partition) for record in records if record.stopped)
+        stopped_count += sum(one is not None and one.leader == broker.node_id for one in states)
+    yield single_sample(metrics.MIRROR_STOPPED, stopped_count)
 
 
 def _directories(broker: Broker) -> Iterator[Family]:
-    failed = sum(directory.failure is not None for directory in broker.log_dirs)
-    yield single_sample(metrics.OFFLINE_DIRECTORIES, failed)
+    failed_count = sum(directory.failure is not None for directory in broker.log_dirs)
+    yield single_sample(metrics.OFFLINE_DIRECTORIES, failed_count)
 
 
 def _quotas(broker: Broker) -> Iterator[Family]:
@@ -301,9 +303,9 @@ async def _controller(broker: Broker, slices: TimeSlices) -> AsyncIterator[Famil
     yield single_sample(metrics.ACTIVE_CONTROLLER, int(active))
     if not active:
         return
-    fenced = sum(one.fenced for one in image.brokers.values())
-    yield single_sample(metrics.ACTIVE_BROKERS, len(image.brokers) - fenced)
-    yield single_sample(metrics.FENCED_BROKERS, fenced)
+    fenced_count = sum(one.fenced for one in image.brokers.values())
+    yield single_sample(metrics.ACTIVE_BROKERS, len(image.brokers) - fenced_count)
+    yield single_sample(metrics.FENCED_BROKERS, fenced_count)
     yield single_sample(metrics.TOPICS, len(image.topics))
     partitions = (one for topic in list(image.topics.values()) for one in list(topic.partitions.values()))
     async for family in _sums(partitions, _CLUSTER_METRICS, slices):
@@ -314,7 +316,7 @@ async def _groups(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     try:
         groups = broker.group_coordinator.list_groups() if broker.ready else []
     except KafkaError:
-        groups = []  # a coordinator is loading: no counts rather than wrong ones
+        groups = []  # counted as 0 while a coordinator is loading or has no session
     types: Counter[str] = Counter()
     states: Counter[str] = Counter()
     by_type: Counter[tuple[str, str]] = Counter()
@@ -361,7 +363,7 @@ async def _connections(server: Server, slices: TimeSlices) -> AsyncIterator[Fami
 
 def _server(server: Server) -> Iterator[Family]:
     served = server.dispatcher.request_counts
-    counted = [key for key in ApiKey if key < metrics.API_KEY_LIMIT and served[key]]  # Ottla's own are not
+    counted = [key for key in ApiKey if key < metrics.API_KEY_LIMIT and served[key]]  # without Ottla's own APIs
     yield metrics.REQUESTS, [Sample((key.title,), served[key]) for key in counted]
     expiry = sorted(server.certificates.expire_at_s.items())
     yield metrics.CERTIFICATE_EXPIRY, [Sample((listener,), at_s) for listener, at_s in expiry]

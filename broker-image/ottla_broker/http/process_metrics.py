@@ -32,7 +32,8 @@ class EventLoopIdleTime:
 
 
 def read_process_metrics() -> Iterator[tuple[Metric, float]]:
-    """Blocks for 0.1 ms, and much longer with thousands of open files: for another thread."""
+    """To be read in another thread: it blocks for 0.1 ms, and much longer with thousands of open
+    files."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield metrics.PROCESS_CPU, usage.ru_utime + usage.ru_stime
     yield metrics.PROCESS_MAX_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0]

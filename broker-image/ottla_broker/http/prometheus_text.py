@@ -1,9 +1,10 @@
 """Prometheus's text format, and docs/metrics.md (`python -m ottla_broker.http.prometheus_text >
 docs/metrics.md`).
 
-https://prometheus.io/docs/instrumenting/exposition_formats/. Written by hand: to collect, format
-and compress takes about a third of the time in which the client library formats, in an event loop
-that has records to move. A test fails when the page differs from the declarations.
+https://prometheus.io/docs/instrumenting/exposition_formats/. Written by hand, because the event
+loop also has records to move: collecting, formatting and compressing together take about a third of
+the time that the client library needs for the formatting alone. A test fails when the page differs
+from the declarations.
 """
 
 from collections.abc import Iterable
@@ -66,7 +67,7 @@ three push intervals after its last push. `telemetry.max.bytes` limits one push.
 
 The chart installs dashboards for Grafana (`dashboard.enabled`: cluster, topics, groups, mirrors,
 pipelines, operator), alerts and recording rules for the Prometheus operator
-(`prometheusRule.enabled`), and what is scraped (`podMonitor.enabled`). Without Kubernetes, import
+(`prometheusRule.enabled`), and a PodMonitor (`podMonitor.enabled`). Without Kubernetes, import
 `charts/ottla/files/dashboards/*.json`, load `charts/ottla/files/alerts.yaml` as a rule file, and
 give each broker's target the labels `namespace`, `cluster` and `pod`. A test evaluates every
 expression in Prometheus 2.42. Another reads every dashboard by Grafana's own types
@@ -77,7 +78,7 @@ No test has loaded the dashboards into a running Grafana: neither Debian, npm, P
 module proxy had an installable server with its built frontend on 2026-11-27.
 
 The lag of groups is recorded by rules: the leader of a partition knows its high watermark, the
-coordinator of a group its committed offset. `kafka_consumergroup_lag` has records.
+coordinator of a group its committed offset. `kafka_consumergroup_lag` is in records.
 `ottla_consumergroup_lag_seconds` is an estimate: the time that producers needed for these records
 at their rate of the last ten minutes.
 
@@ -90,7 +91,7 @@ targets (`strimzi_io_cluster`, `strimzi_io_name`, `kubernetes_pod_name`, and `co
 
 | queries without data | why |
 |---|---|
-| `container_*`, `kubelet_*` (6) | the kubelet has them, no broker |
+| `container_*`, `kubelet_*` (6) | the kubelet exposes them, not the brokers |
 | `jvm_*` (8) | there is no JVM; `process_*` has memory, processor time and files |
 | `uncleanleaderelections_total` (1) | not counted yet |
 | `failedfetchrequests_total` (1) | not counted yet |

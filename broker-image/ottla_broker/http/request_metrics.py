@@ -31,13 +31,13 @@ class LatencyMetrics:
     def collect(
         self, times: RequestTimes, flushes: DurationHistogram, now_s: float
     ) -> Iterator[tuple[Metric, Iterable[Sample]]]:
-        """Samples are made as they are read, those of one histogram at once: its count is that of
-        its last bucket.
+        """Samples are computed when they are read. Those of one histogram are computed together, so
+        that its count equals that of its last bucket.
         """
         observed = {
             (api_title(api), phase): histogram
-            for api, found in sorted(times.by_api.items())
-            for phase, histogram in found.phases()
+            for api, api_times in sorted(times.by_api.items())
+            for phase, histogram in api_times.phases()
             if histogram.count
         }
         yield (
@@ -45,8 +45,8 @@ class LatencyMetrics:
             (sample for labels, histogram in observed.items() for sample in _buckets(labels, histogram)),
         )
         for phase in PHASES:
-            found = {title: histogram for (title, one), histogram in observed.items() if one == phase}
-            yield metrics.REQUEST_QUANTILES[phase], self._summaries(phase, found, now_s)
+            by_title = {title: histogram for (title, one), histogram in observed.items() if one == phase}
+            yield metrics.REQUEST_QUANTILES[phase], self._summaries(phase, by_title, now_s)
         yield metrics.FLUSH_TIMES, _buckets((), flushes)
         yield metrics.FLUSH_QUANTILES, self._summary((), (), flushes, now_s)
 

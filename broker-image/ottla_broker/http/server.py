@@ -62,7 +62,7 @@ class HttpServer:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
 
     async def start(self, address: HttpAddress, tls: ssl.SSLContext | None = None) -> int:
-        """Listens and returns the port, which the system chooses if it is 0. An empty host means
+        """Listens and returns the port; for the port 0 the system chooses one. An empty host means
         every interface. Raises OSError, for example when the port is taken.
         """
         await self._runner.setup()
