@@ -2,8 +2,8 @@
 Kafka's ClientMetricsManager applies to their requests.
 
 An instance is kept until it has sent no request for an hour and for three push intervals. Above
-`MAX_INSTANCES` the one with the oldest request is dropped. There is no timer: expiry is checked
-when a request arrives.
+`MAX_INSTANCES` the one that has been silent for longest is dropped. There is no timer: expiry is
+checked when a request arrives.
 """
 
 from collections import OrderedDict
@@ -44,8 +44,8 @@ class Push(msgspec.Struct, frozen=True):
 @dataclass(slots=True)
 class ClientInstance:
     """`version`: the version of all subscriptions at which `subscription` was computed. `get_ms`,
-    `push_ms`: when its last requests arrived that were not too early, by `accept_get` and
-    `accept_push`; `seen_ms`: when its last request arrived.
+    `push_ms`: when `accept_get` and `accept_push` last returned True; `seen_ms`: when the last
+    request arrived.
     """
 
     client: ClientParameters
