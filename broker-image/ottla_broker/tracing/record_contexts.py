@@ -1,7 +1,8 @@
 """The traces that the records of a Produce request belong to, by their headers `traceparent`.
 
-The number of bytes read is bounded: of one request, batches of MAX_BATCH_BYTES at most before and
-after decompression, MAX_BATCHES of them, and of each the first MAX_RECORDS records.
+The work for a request is bounded: only its first MAX_BATCHES batches are read, and of each batch
+only the first MAX_RECORDS records. A batch of more than MAX_BATCH_BYTES, compressed or
+decompressed, is left out.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Records when followers fetch from beyond the records of one request: the fetches that its
+"""Watches when followers fetch from beyond the records of one request: the fetches that its
 acknowledgement waits for.
 """
 
@@ -24,7 +24,8 @@ class ReplicaFetch:
 @dataclass(slots=True, eq=False)
 class ReplicationWatch:
     """`clock`: for `ReplicaFetch.at_s`. The followers are checked whenever one of them has
-    fetched, until the watch is stopped. `fetches`: one for each follower.
+    fetched, until the watch is stopped. `fetches`: by broker, of the followers that have all
+    records of the request.
     """
 
     partition: Partition
@@ -42,7 +43,7 @@ class ReplicationWatch:
         self.partition.low_watermark_waiters.remove(self.record_fetches)
 
     def record_fetches(self) -> None:
-        """Records the fetches of followers that have all records of the request now."""
+        """Adds to `fetches` the followers that now have all records of the request."""
         role = self.partition.role
         if not isinstance(role, PartitionLeader):
             return

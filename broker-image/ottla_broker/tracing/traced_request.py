@@ -117,7 +117,8 @@ class TracedRequest:
     def _phases(
         self, ns: Callable[[float], int], received_s: float, began_s: float, handled_s: float, ended_s: float
     ) -> Iterator[Phase]:
-        """What is left until the end is a wait for earlier responses of the connection."""
+        """The phases in their order. The time from the last one to the end of the request is a wait
+        for earlier responses of the connection."""
         if received_s < began_s:
             yield Phase("queue", ns(received_s), ns(began_s))
         yield Phase("log append" if self.fetch is None else "log read", ns(began_s), ns(handled_s))
@@ -165,8 +166,9 @@ class TracedRequest:
         return found
 
     def _partitions(self) -> Iterator[tuple[str, int, int]]:
-        """Topic, partition, and the offset of its first record; of MAX_PARTITIONS at most. Those of
-        a fetch that continues a session are the ones that it names.
+        """Topic, partition and offset of MAX_PARTITIONS partitions at most. The offset is that of
+        the first appended record, or the one to fetch from. A fetch that continues a session has
+        only the partitions that it names.
         """
         if self.fetch is None:
             found = [(topic, one.partition, one.base_offset) for topic, some in self._results for one in some]
