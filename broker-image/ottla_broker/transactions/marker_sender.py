@@ -74,7 +74,7 @@ class MarkerSender:
             if not attempts % LOG_AFTER_ATTEMPTS:
                 at = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(remaining)[:5])
                 logger.warning(
-                    "producer %d waits for markers in %d partitions: %s", marker.producer_id, len(remaining), at
+                    "producer %d waits for markers in %d partitions, such as %s", marker.producer_id, len(remaining), at
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, MAX_PAUSE_S)

@@ -53,13 +53,13 @@ END_WAIT_S: Final = 0.1
 
 @dataclass(eq=False, repr=False)
 class TransactionCoordinator:
-    """`_partitions` returns the number of partitions of `__transaction_state`, 0 while it does not
-    exist. No request is served while `_is_in_session` returns False. `_transaction_version` returns
-    the finalized level of the feature `transaction.version`."""
+    """`_partition_count` returns the number of partitions of `__transaction_state`, 0 while it does
+    not exist. No request is served while `_is_in_session` returns False. `_transaction_version`
+    returns the finalized level of the feature `transaction.version`."""
 
     _runtime: Runtime
     config: TransactionConfig
-    _partitions: Callable[[], int]
+    _partition_count: Callable[[], int]
     _is_in_session: Callable[[], bool]
     _generate_producer_id: Callable[[], Awaitable[int]]
     _transaction_version: Callable[[], int]
@@ -88,7 +88,7 @@ class TransactionCoordinator:
             self.unload(partition)
 
     def partition_of(self, transactional_id: str) -> int:
-        if (count := self._partitions()) == 0:
+        if (count := self._partition_count()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, f"{TRANSACTION_STATE_TOPIC} does not exist yet")
         return coordinator_partition(transactional_id, count)
 
@@ -143,10 +143,10 @@ class TransactionCoordinator:
                 transaction_version=self._transaction_version(),
             )
 
-        found = await shard.transition(transactional_id, decide)
-        if found.state is TransactionState.prepare_abort:
+        initialized = await shard.transition(transactional_id, decide)
+        if initialized.state is TransactionState.prepare_abort:
             raise KafkaError(ErrorCode.concurrent_transactions, "the former instance's transaction is being aborted")
-        return found.producer
+        return initialized.producer
 
     async def add_partitions(
         self,
