@@ -37,7 +37,7 @@ from ottla_broker.wire.records import Record, decode_batch, encode_batch
 logger = logging.getLogger(__name__)
 
 DEAD_LETTERS_SINCE: Final = 2
-"""The level of `share.version` from which on share groups have dead letters."""
+"""The lowest level of `share.version` at which share groups have dead letters."""
 ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 1.0
 MAX_PAUSE_S: Final = 30.0
@@ -84,11 +84,11 @@ class DeadLetterWriter:
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
     async def _write(self, group_id: str, config: DeadLetterConfig, source: Partition, letters: DeadLetters) -> None:
-        count = await self._prepare_topic(config.topic)
+        partition_count = await self._prepare_topic(config.topic)
         sources = _read_records(source, letters) if config.copies_records else {}
         records = build_dead_letters(letters, source.topic, source.partition, group_id, sources, now_ms=self._now_ms())
         for batch in split_by_size(records, BATCH_BYTES):
-            await self._append(config.topic, source.partition % count, encode_batch(batch))
+            await self._append(config.topic, source.partition % partition_count, encode_batch(batch))
 
     async def _prepare_topic(self, topic: str) -> int:
         """The topic's number of partitions. Creates the topic if it does not exist and may be
@@ -107,9 +107,9 @@ class DeadLetterWriter:
 
     async def _append(self, topic: str, index: int, batch: bytes) -> None:
         """Returns when all in-sync replicas have the batch."""
-        led = self._partitions.get(topic, index)
-        if led is not None and led.is_leader:
-            await PartitionJournal(led).append(batch)
+        partition = self._partitions.get(topic, index)
+        if partition is not None and partition.is_leader:
+            await PartitionJournal(partition).append(batch)
         else:
             await self._remote.append(topic, batch, index)
 

@@ -1,4 +1,4 @@
-"""A share coordinator on another broker, called by InitializeShareGroupState,
+"""A share coordinator on another broker, called with the requests InitializeShareGroupState,
 ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState and ReadShareGroupStateSummary
 (KIP-932).
 

@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False, repr=False)
 class ShareCoordinator:
-    """`_partitions` returns the number of partitions of `__share_group_state`, 0 while it does not
-    exist. No request is served while `_is_in_session` returns False."""
+    """`_partition_count` returns the number of partitions of `__share_group_state`, 0 while it does
+    not exist. No request is served while `_is_in_session` returns False."""
 
     _runtime: Runtime
     config: ShareCoordinatorConfig
-    _partitions: Callable[[], int]
+    _partition_count: Callable[[], int]
     _is_in_session: Callable[[], bool]
     _shards: dict[int, ShareStateShard] = field(default_factory=dict)
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -59,12 +59,12 @@ class ShareCoordinator:
     def partition_of(self, key: SharePartitionKey) -> int:
         """The partition of `__share_group_state` that keeps this share-partition's state. Raises
         COORDINATOR_NOT_AVAILABLE before the topic exists."""
-        if (count := self._partitions()) == 0:
+        if (count := self._partition_count()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, f"{SHARE_STATE_TOPIC} does not exist yet")
         return coordinator_partition(key.coordinator_key, count)
 
     def _shard_of(self, key: SharePartitionKey) -> ShareStateShard:
-        shard = self._shards.get(self.partition_of(key)) if self._partitions() else None
+        shard = self._shards.get(self.partition_of(key)) if self._partition_count() else None
         if shard is None or not self._is_in_session():
             raise KafkaError(
                 ErrorCode.not_coordinator,

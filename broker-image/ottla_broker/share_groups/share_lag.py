@@ -30,11 +30,11 @@ async def share_lag(
 async def _find_end(
     groups: ShareGroups, partitions: Partitions, image: MetadataImage, topic: str, partition: int
 ) -> int | None:
-    here = partitions.get(topic, partition)
-    if here is not None and here.is_leader:
-        return here.log.high_watermark
-    found = image.topics.get(topic)
-    leader = NO_LEADER if found is None else found.partitions[partition].leader
+    hosted = partitions.get(topic, partition)
+    if hosted is not None and hosted.is_leader:
+        return hosted.log.high_watermark
+    topic_image = image.topics.get(topic)
+    leader = NO_LEADER if topic_image is None else topic_image.partitions[partition].leader
     if leader == NO_LEADER:
         return None
     try:

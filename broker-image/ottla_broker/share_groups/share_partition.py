@@ -81,7 +81,7 @@ def check_acknowledgement(given: Acknowledgement) -> None:
         raise KafkaError(
             ErrorCode.invalid_request,
             f"offsets {given.first} to {given.last} with {len(given.types)} acknowledge types; "
-            "one, or one of 0 to 4 for each offset, is allowed",
+            "either one type or one for each offset is allowed, each from 0 to 4",
         )
 
 
@@ -183,19 +183,19 @@ class SharePartition:
         be delivered, and are archived. Stops after the span in which the number of acquired records
         reaches `enough`, and always at `at_most` records."""
         acquired: list[AcquiredSpan] = []
-        taken, at = 0, self.fetch_offset
+        acquired_count, at = 0, self.fetch_offset
         for span in readable:
-            if taken >= enough:
+            if acquired_count >= enough:
                 break
             if span.last < at:
                 continue
             first = max(span.first, at)
             self._archive_available(at, first - 1)
-            found = self._acquire_span(member_id, Span(first, span.last), deadline_ms, at_most - taken)
-            taken += sum(one.last - one.first + 1 for one in found)
-            acquired += found
+            added = self._acquire_span(member_id, Span(first, span.last), deadline_ms, at_most - acquired_count)
+            acquired_count += sum(one.last - one.first + 1 for one in added)
+            acquired += added
             at = span.last + 1
-            if taken >= at_most:
+            if acquired_count >= at_most:
                 break
         self._advance_start()
         return acquired
@@ -342,10 +342,10 @@ class SharePartition:
             if one.next_state is DeliveryState.archiving:
                 one.reason = DeadLetterReason.delivery_limit if is_over else DeadLetterReason.rejected
         batches = tuple(StateBatch(one.first, one.last, one.next_state, one.delivery_count) for one, _ in changes)
-        done = [one.last - one.first + 1 for one in self._ranges if state_after(one, write) in FINAL_STATES]
+        final_sizes = [one.last - one.first + 1 for one in self._ranges if state_after(one, write) in FINAL_STATES]
         start_offset = self._start_after(write)
-        complete = sum(done) - (start_offset - self.start_offset)
-        return StateWrite(write, start_offset, complete, combine_batches((), batches, start_offset))
+        complete_count = sum(final_sizes) - (start_offset - self.start_offset)
+        return StateWrite(write, start_offset, complete_count, combine_batches((), batches, start_offset))
 
     def _start_after(self, write: int) -> int:
         """The start offset if this write is the next to be committed."""
@@ -381,9 +381,9 @@ class SharePartition:
         self._advance_start()
 
     def _advance_start(self) -> None:
-        done = 0
-        while done < len(self._ranges) and self._ranges[done].state in FINAL_STATES:
-            done += 1
-        del self._ranges[:done]
+        final_count = 0
+        while final_count < len(self._ranges) and self._ranges[final_count].state in FINAL_STATES:
+            final_count += 1
+        del self._ranges[:final_count]
         self.start_offset = self._ranges[0].first if self._ranges else self.next_offset
         self._ranges = join_final_ranges(self._ranges)

@@ -45,7 +45,7 @@ meanwhile."""
 FENCED_ERRORS: Final = SUPERSEDED_ERRORS | {ErrorCode.unknown_topic_or_partition}
 """After these, this leader can store nothing more."""
 UNLIMITED: Final = 1 << 62
-FIRST_BYTES: Final = 16 << 10
+EXTRA_BYTES: Final = 16 << 10
 """Read in addition to what records take on average, because records differ in size."""
 
 
@@ -235,11 +235,11 @@ class SharePartitionLeader:
         return None
 
     def _bytes_to_read(self, offset: int, limits: ShareFetchLimits) -> int:
-        """About as many as `enough` records take, so that a member that wants one does not have the
-        whole log read."""
+        """About the size of `enough` records, so that a fetch for a few records does not read
+        `max_bytes`."""
         log = self.partition.log
         average = log.size_from(offset) / max(log.end - offset, 1)
-        return min(limits.max_bytes, FIRST_BYTES + math.ceil(limits.enough * average))
+        return min(limits.max_bytes, EXTRA_BYTES + math.ceil(limits.enough * average))
 
     def _now_loop_ms(self) -> int:
         return round(self._loop.time() * 1000)
@@ -350,8 +350,9 @@ def _as_client_error(reason: KafkaError) -> KafkaError:
 
 
 def _readable_spans(log: PartitionLog, data: Buffer, isolation: int) -> Iterator[Span]:
-    """The offsets of each batch whose records may be delivered: of no control batch and, for
-    read_committed, of no aborted transaction. Batches are parsed as they are asked for.
+    """The offsets of each batch whose records may be delivered: of every batch but control batches
+    and, for read_committed, those of aborted transactions. Batches are parsed while the caller
+    iterates.
     """
     aborted = []
     if isolation == READ_COMMITTED:

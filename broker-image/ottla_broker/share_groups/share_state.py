@@ -109,31 +109,31 @@ def check_batches(batches: Iterable[StateBatch]) -> None:
             raise KafkaError(
                 ErrorCode.invalid_request,
                 f"offsets {one.first_offset} to {one.last_offset} in state {one.delivery_state}; "
-                "the states 0, 2, 3 and 4 of ascending offsets are stored",
+                "ascending offsets in one of the states 0, 2, 3 and 4 are required",
             )
 
 
 def combine_batches(
     batches: Iterable[StateBatch], newer: Iterable[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
-    """The batches after an update: of each offset the later delivery, and of one delivery the later
-    state, as Kafka combines them. An update may arrive a second time, after those that followed it,
-    because a leader repeats one whose response it has not received. Offsets below `start_offset`
-    are removed.
+    """The batches after an update. For each offset the larger delivery count wins, and between
+    equal counts the later state, as Kafka combines them. An update may arrive a second time, after
+    those that followed it, because a leader repeats one whose response it has not received. Offsets
+    below `start_offset` are removed.
     """
-    found = list(batches)
+    merged = list(batches)
     for new in newer:
         kept, added = [], [new]
-        for one in found:
+        for one in merged:
             if _progress(one) > _progress(new):
                 kept.append(one)
                 added = [rest for part in added for rest in _without(part, one)]
             else:
                 kept += _without(one, new)
-        found = kept + added
-    found.sort()
+        merged = kept + added
+    merged.sort()
     combined: list[StateBatch] = []
-    for batch in found:
+    for batch in merged:
         if batch.last_offset < start_offset:
             continue
         batch = batch._replace(first_offset=max(batch.first_offset, start_offset))
