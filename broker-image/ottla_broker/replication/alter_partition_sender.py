@@ -5,8 +5,8 @@ Pending changes go out together, up to 2,000 in one request, and one request is 
 When its response is lost, its changes are sent again as they were, and go on counting for the high
 watermark until the metadata have moved on: the partition epoch in them lets each be committed at
 most once. Even the rejection of a change that was sent before proves nothing, because the first
-request may still arrive. Such a change is replaced by the ISR as it is, which the controller
-commits as a change of the partition epoch alone, and after which the old change is rejected."""
+request may still arrive. The leader replaces such a change by the present ISR. The controller
+commits that as a change of the partition epoch alone, and then rejects the old change."""
 
 import asyncio
 import logging
@@ -182,7 +182,7 @@ class AlterPartitionSender:
                 partition_epoch=cast(i32, change.partition_epoch),
             )
 
-        by_topic = groupby(sorted(changes, key=_topic_of), key=_topic_of)
+        by_topic = groupby(sorted(changes, key=_topic_id_of), key=_topic_id_of)
         return AlterPartitionRequest(
             broker_id=BrokerId(self._broker_id),
             broker_epoch=i64(self._own_epoch()),
@@ -202,5 +202,5 @@ class AlterPartitionSender:
         return follower.broker_epoch if follower and follower.broker_epoch >= 0 else self._epoch_of(broker)
 
 
-def _topic_of(one: tuple[Partition, IsrChange]) -> UUID:
+def _topic_id_of(one: tuple[Partition, IsrChange]) -> UUID:
     return one[0].topic_id

@@ -17,8 +17,8 @@ class ClusterView(Protocol):
         ...
 
     def may_join(self, broker: int, epoch: int) -> bool:
-        """True if this incarnation of a broker may join an ISR as far as this broker knows (rule
-        4); the controller decides."""
+        """True if, by this broker's metadata, the incarnation of `broker` may join an ISR (rule 4);
+        the controller decides."""
         ...
 
     def is_alive(self, broker: int) -> bool:
@@ -26,7 +26,7 @@ class ClusterView(Protocol):
         ...
 
     def is_registered(self, broker: int, epoch: int) -> bool:
-        """True if this incarnation of a broker is the registered one."""
+        """True if the incarnation of `broker` is the registered one."""
         ...
 
 

@@ -8,11 +8,11 @@ no partition in it.
 
 Consumers' sessions have a fixed number of slots. A new one takes the place of the least recently
 used, if that was idle for two minutes or is smaller; else the request is served without a session.
-A follower has at most four: one that lost its connection cannot name what it had.
+A follower has at most four, because one that has lost its connection no longer names its session.
 
-A session costs what changes in it, not what it holds. Invariant: each of its partitions is in
-`changed`, to be read by the next fetch, or its callbacks are among the partition's waiters; while a
-fetch waits, both.
+The work for a session grows with the partitions that change in it, not with those that it holds.
+Invariant: each of its partitions is in `changed`, to be read by the next fetch, or its callbacks
+are among the partition's waiters. While a fetch waits, all of them have callbacks.
 """
 
 from collections import OrderedDict

@@ -261,16 +261,16 @@ class Partition:
         return reason
 
     def append_small_batches(self, batches: Sequence[bytearray]) -> Sequence[int]:
-        """Appends clients' batches in one write; returns the first offset of each. Fewer offsets
-        than batches: append the rest with `append_records`, one by one, which raises why. See
-        `PartitionLog.append_small_batches`."""
+        """Appends clients' batches in one write; returns the first offset of each. If it returns
+        fewer offsets than batches, the caller appends the others one by one with `append_records`,
+        which raises their errors. See `PartitionLog.append_small_batches`."""
         leader = self.role
         if not isinstance(leader, PartitionLeader) or leader.below_min_isr or self.rejected_batches:
             return ()
         try:
             joined = self.log.append_small_batches(batches, leader_epoch=leader.epoch, now_ms=self._now_ms())
         except KafkaError:
-            return ()  # nothing is written: each batch finds out by itself
+            return ()  # nothing is written: `append_records` raises the error of each batch
         if joined.first_offsets:
             self._on_appended(leader, joined)
             self.traffic.produce_requests += len(joined.first_offsets)

@@ -1,4 +1,4 @@
-"""The partitions that this broker hosts, found by name or refused with the protocol's reason."""
+"""The partitions that this broker hosts, by name, and the protocol's errors for all others."""
 
 from collections.abc import Iterator
 from uuid import UUID

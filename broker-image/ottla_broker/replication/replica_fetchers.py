@@ -225,7 +225,7 @@ class ReplicaFetcher:
 
     def on_disconnect(self, reason: Exception) -> None:
         if self._fetchers.own_epoch() >= 0:  # or this broker is still starting
-            logger.info("fetching from broker %d: %s", self._leader, reason)
+            logger.info("fetching from broker %d failed, retrying: %s", self._leader, reason)
 
     def process(self, followed: FollowedPartition, data: FetchResponsePartition) -> None:
         partition, session = followed.partition, self.fetcher.session
@@ -292,8 +292,8 @@ class ReplicaFetcher:
         self.fetcher.send()
 
     async def _find_range(self, followed: FollowedPartition) -> None:
-        """Asks where the leader's log starts and ends, because it does not have the offset, and
-        continues there.
+        """Asks where the leader's log starts and ends, because it does not have the next offset,
+        and moves the log here into that range.
         """
         channel, partition, epoch = self.fetcher.channel, followed.partition, followed.epoch
         own_id = self._fetchers.broker_id

@@ -106,7 +106,7 @@ class ReplicaMover:
 
     async def _move(self, hosted: Partition, future: FutureLog) -> None:
         key = hosted.topic, hosted.partition
-        left = hosted.log.directory
+        former_directory = hosted.log.directory
         try:
             await self._copy(future)
             await self._assign_directory(hosted.topic_id, hosted.partition, future.target.directory_id)
@@ -121,9 +121,9 @@ class ReplicaMover:
         try:
             # What was durable in the former directory must be so in this one.
             await hosted.log.wait_until_synced(hosted.log.end)
-            future.remove_source(left)
+            future.remove_source(former_directory)
         except KafkaError as error:
-            logger.error("%s of %s-%d is not deleted: %s", left, *key, error)
+            logger.error("%s of %s-%d is not deleted: %s", former_directory, *key, error)
         logger.info("moved %s-%d to %s", *key, future.target.path)
 
     async def _copy(self, future: FutureLog) -> None:
