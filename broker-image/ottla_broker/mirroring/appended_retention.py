@@ -75,19 +75,20 @@ class AppendedRetention:
         """Producer ids that stand for the partition's sources."""
         return [source.producer_id for source in retained_sources(self._image, partition.topic_id)]
 
-    async def preserve_source_positions(self, partition: Partition, below: int) -> None:
-        """Returns when the positions of all sources are committed at or above offset `below`.
+    async def preserve_source_positions(self, partition: Partition, new_start: int) -> None:
+        """Returns when the positions of all sources are committed at or above offset `new_start`.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; TimeoutError if the ISR is
         too slow.
         """
-        offsets = [self.ensure_position_above(partition, it, below) for it in self._producer_ids(partition)]
+        offsets = [self.ensure_position_above(partition, it, new_start) for it in self._producer_ids(partition)]
         last = max(offsets, default=-1)
         async with asyncio.timeout(COMMIT_TIMEOUT_S):
             await partition.wait_in_epoch(partition.read_waiters, lambda: partition.log.high_watermark > last)
 
-    def ensure_position_above(self, partition: Partition, producer_id: int, below: int) -> int:
-        """Writes a position marker unless the log has the source's position at or above `below`.
+    def ensure_position_above(self, partition: Partition, producer_id: int, new_start: int) -> int:
+        """Writes a position marker unless the log has the source's position at or above
+        `new_start`.
 
         Returns the offset of the position, −1 if the log has no records of the source.
         """
@@ -96,7 +97,7 @@ class AppendedRetention:
             return -1
         epoch, at = self._markers.get(key, (-1, -1))
         newest = max(producer.last_offset, at if epoch == partition.leader_epoch else -1)
-        if newest < below:
+        if newest < new_start:
             marker = encode_position_marker(
                 producer_id,
                 position,

@@ -35,7 +35,7 @@ def truncate_if_saved(partition: Partition, joined: int, joined_epoch: int) -> N
     """Called when this broker's leader epoch begins: truncates the log to `joined`, if this broker
     has saved the diverged records or if its log is empty and ends above `joined`.
 
-    Otherwise the leader of a later epoch does. Raises KafkaError: KAFKA_STORAGE_ERROR.
+    Otherwise the leader of a later epoch truncates it. Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     log = partition.log
     # An empty log that ends above `joined` has either continued at the source's log start, or had

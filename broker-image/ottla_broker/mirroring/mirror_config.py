@@ -101,7 +101,11 @@ class MirrorConfig:
 
 def mirror_configs(image: MetadataImage) -> dict[str, MirrorConfig]:
     """Every mirror's settings by its name."""
-    return {name: _parse_config(name, set_) for (kind, name), set_ in image.configs.items() if kind == MIRROR_RESOURCE}
+    return {
+        name: _parse_config(name, settings)
+        for (kind, name), settings in image.configs.items()
+        if kind == MIRROR_RESOURCE
+    }
 
 
 def mirror_config(image: MetadataImage, name: str) -> MirrorConfig | None:
