@@ -118,8 +118,8 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class SchemasRecord(msgspec.Struct):
-    """`value`: None: the key is deleted. `foreign_key`: the key as another registry has written it,
-    if this one writes it differently.
+    """`value`: None if the key is deleted. `foreign_key`: the key as another registry has written
+    it, if this one writes it differently.
     """
 
     key: RecordKey

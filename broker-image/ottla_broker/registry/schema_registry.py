@@ -124,9 +124,9 @@ class SchemaRegistry:
         return (await self._worker.send(FormatRequest(self.resolve_source(subject, schema), form))).text
 
     async def encode_value(self, version: SchemaVersion, text: str, message: str = "") -> bytes:
-        """The bytes that the schema's serialisers write for a value that `text` has as JSON,
-        without the frame of the id. `message`: a message of a Protobuf schema; empty: the first.
-        Raises RegistryError, ValueMismatch.
+        """The bytes that serialisers of the schema's language write for the JSON value `text`,
+        without the schema id in front of them. `message`: a message of a Protobuf schema; empty:
+        the first. Raises RegistryError, ValueMismatch.
         """
         source = self.resolve_source(version.subject, version.schema)
         response = await self._worker.send(EncodeRequest(source, text, message))

@@ -27,8 +27,8 @@ class CompatibilityApi:
                 raise errors.subject_not_found(subject)
             raise errors.version_not_found(number)
         level = level_of(state, subject)
-        found = [] if version is None or level is CompatibilityLevel.none else [version]
-        return await self._check(request, level, found)
+        versions = [] if version is None or level is CompatibilityLevel.none else [version]
+        return await self._check(request, level, versions)
 
     async def check_subject(self, request: web.Request) -> web.Response:
         """Checks against the versions that the subject's level demands of a registration."""

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SchemaBody(msgspec.Struct, rename={"schema_type": "schemaType", "rule_set": "ruleSet"}):
-    """A schema in a request. `id`, `version`: those of an import."""
+    """A schema in a request. `id`, `version`: as in `Registration`."""
 
     schema: str = ""
     schema_type: str | None = None
