@@ -1,5 +1,5 @@
-"""A candidate of the metadata log's quorum, and one that asks first whether it could win (a
-pre-vote): how it requests the votes of the other voters.
+"""How a candidate of the metadata log's quorum requests the votes of the other voters, or first
+their pre-votes: whether it could win.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Candidate:
             if leader is not None and not granted:
                 await self._observe(leader)
             await self._replica.transition(
-                lambda now, me: raft_rules.count_vote(now, voter.key, state, granted=granted, me=me)
+                lambda current, me: raft_rules.count_vote(current, voter.key, state, granted=granted, me=me)
             )
 
         others = [voter for voter in self._voters.latest if voter.key != me.key]

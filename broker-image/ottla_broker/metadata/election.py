@@ -51,7 +51,7 @@ class ElectionCandidates(msgspec.Struct, frozen=True):
         return broker not in self.shutting_down and self.can_remain_leader(state, broker)
 
     def without(self, fenced: int) -> "ElectionCandidates":
-        return replace(self, unfenced={broker: has for broker, has in self.unfenced.items() if broker != fenced})
+        return replace(self, unfenced={broker: ids for broker, ids in self.unfenced.items() if broker != fenced})
 
     def with_shutting_down(self, broker: int) -> "ElectionCandidates":
         return replace(self, shutting_down=(*self.shutting_down, broker))

@@ -199,10 +199,10 @@ class PeerProbe(asyncio.Protocol):
         """
         if self.ended.done():
             return self.ended
-        asked = self._next = self._next or asyncio.get_running_loop().create_future()
+        answer = self._next = self._next or asyncio.get_running_loop().create_future()
         if self._awaited is None:
             self._send()
-        return asked
+        return answer
 
     def _send(self) -> None:
         self._awaited, self._next = self._next, None

@@ -30,8 +30,8 @@ UNKNOWN_BROKER_EPOCH = -1  # in requests of leaders that do not know it
 
 
 class IsrChangeRequest(msgspec.Struct, frozen=True):
-    """`isr`: (broker, broker epoch) of each member, as the leader knows them; epochs of the state
-    that it changes.
+    """`isr`: (broker, broker epoch) of each member, as the leader knows them. `leader_epoch`,
+    `partition_epoch`: those of the state that the request changes.
     """
 
     topic: UUID

@@ -38,7 +38,7 @@ class LeaderFinder:
         `cluster_id` None: this broker's disk belongs to no cluster yet. It joins any that has a
         leader.
         """
-        strangers: list[KafkaError] = []
+        cluster_errors: list[KafkaError] = []
         known = (*self._log.voters.latest, *brokers_as_voters(self._log.image, self._listener))
         endpoints = self._peers.endpoints(known)
         for endpoint in endpoints:
@@ -50,15 +50,15 @@ class LeaderFinder:
                         self._peers.cluster_id = None
                         continue
                     await self._peers.check_not_recovered(endpoint)
-                    strangers.append(reason)
+                    cluster_errors.append(reason)
                 continue
             if leader is not None:
                 await self._observe(leader)
-        if strangers and len(strangers) == len(endpoints):
-            return strangers[0]
+        if cluster_errors and len(cluster_errors) == len(endpoints):
+            return cluster_errors[0]
         if self._may_log():
-            asked = ", ".join(format_host_and_port(*endpoint) for endpoint in endpoints) or "nobody"
-            logger.info("broker %d knows no leader of the metadata log; asking %s", self._peers.me.broker, asked)
+            addresses = ", ".join(format_host_and_port(*endpoint) for endpoint in endpoints) or "nobody"
+            logger.info("broker %d knows no leader of the metadata log; asking %s", self._peers.me.broker, addresses)
         return None
 
     def log_missing_majority(self, others: Sequence[Voter]) -> None:

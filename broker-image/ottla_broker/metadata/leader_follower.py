@@ -2,8 +2,8 @@
 
 Voters, and the observers that may become voters soon, fetch from the leader alone. Other observers
 copy committed records from a voter (`fetch_sources`), and fetch from the leader first, until their
-log no longer diverges from its, and then every `LEADER_FETCH_INTERVAL_S`. So the leader knows how
-far each observer is, and no observer depends on a voter that is behind.
+log no longer diverges from the leader's, and then every `LEADER_FETCH_INTERVAL_S`. So the leader
+knows how far each observer is, and no observer depends on a voter that is behind.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class LeaderFollower:
                 self._raise_if_fatal(reason)
 
     async def _open_voter_channel(self, voter: Voter) -> Channel:
-        """Keeps the connection to the voter while it stays the same one."""
+        """The open connection if it is to this voter, else a new one."""
         if self._voter_channel is not None and self._voter_channel[0] == voter and self._voter_channel[1].is_open:
             return self._voter_channel[1]
         self._close_voter_channel()

@@ -1,4 +1,4 @@
-"""How a leader of the metadata log that stops makes another voter its successor."""
+"""How a leader of the metadata log makes another voter its successor before it stops."""
 
 import asyncio
 import logging
@@ -24,8 +24,8 @@ CATCH_UP_CHECK_INTERVAL_S: Final = 0.02
 
 @dataclass(eq=False, repr=False)
 class LeaderSuccession:
-    """Ends the leadership of a leader of the metadata log that stops. `_listener`: the name of the
-    inter-broker listener.
+    """Ends this broker's leadership of the metadata log. `_listener`: the name of the inter-broker
+    listener.
     """
 
     _me: Voter
@@ -89,7 +89,8 @@ async def make_only_voter(leader: LeaderState, brokers: Sequence[Voter], fetch_t
 
 
 async def _wait_until_one_is_caught_up(leader: LeaderState, brokers: Sequence[Voter], fetch_timeout_s: float) -> Voter:
-    """The first of `brokers` that has all committed records: the newest are on their way to it."""
+    """Returns one of `brokers` as soon as it has all committed records; the newest may still be on
+    their way to it."""
     while True:
         for broker in brokers:
             if leader.is_caught_up(broker.key, fetch_timeout_s):

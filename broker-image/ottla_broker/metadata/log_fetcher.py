@@ -30,8 +30,9 @@ RESPONSE_TIMEOUT_S = 2.0
 
 
 class FetchRefused(KafkaError):
-    """The receiver does not lead the metadata log in the request's epoch, and as its follower has
-    nothing for this broker. `leader`: the leader that the receiver knows.
+    """A fetch has failed with an error code: the receiver neither leads the metadata log in the
+    request's epoch nor serves this broker as a follower, or belongs to another cluster; or this
+    broker has promised a newer epoch. `leader`: the leader that the receiver knows.
     """
 
     def __init__(self, code: ErrorCode, leader: LeaderAndEpoch | None) -> None:

@@ -179,11 +179,11 @@ def plan_recreation(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID,
     name = image.topic_names.get(old_id)
     if name != new.name or image.active_mirror(old_id) is None:
         raise KafkaError(ErrorCode.unknown_topic_id, f"{new.name!r} is not the mirrored topic to recreate")
-    without = MetadataImage(
+    image_without_topic = MetadataImage(
         topics={other: topic for other, topic in image.topics.items() if other != name},
         brokers=image.brokers,
     )
-    return [RemoveTopicRecord(old_id), *plan_mirrored_topic(TopicPlanner(without), new, topic_id)]
+    return [RemoveTopicRecord(old_id), *plan_mirrored_topic(TopicPlanner(image_without_topic), new, topic_id)]
 
 
 def plan_report(image: MetadataImage, report: MirrorReport) -> list[MetadataRecord]:

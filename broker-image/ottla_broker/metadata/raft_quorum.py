@@ -137,7 +137,7 @@ class RaftQuorum:
         )
 
     def _require_leader(self) -> LeaderState:
-        """Raises NOT_CONTROLLER when another broker leads."""
+        """Raises NOT_CONTROLLER when another broker leads, or none."""
         if self._roles.leader_state is None:
             raise KafkaError(ErrorCode.not_controller, f"the metadata log is led by broker {self.leader_id} (-1: none)")
         return self._roles.leader_state

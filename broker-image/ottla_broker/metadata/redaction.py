@@ -56,8 +56,10 @@ def _redact_record(record: Record) -> Record:
         mask = MASK * (len(msgspec.json.encode(original.value)) - 2)  # without the quotes
         masked = ConfigRecord(original.resource_type, original.name, original.key, mask)
     elif isinstance(original, UserScramCredentialRecord):
-        kept = original.credential
-        zeroed = ScramCredential(kept.salt, bytes(len(kept.stored_key)), bytes(len(kept.server_key)), kept.iterations)
+        scram = original.credential
+        zeroed = ScramCredential(
+            scram.salt, bytes(len(scram.stored_key)), bytes(len(scram.server_key)), scram.iterations
+        )
         masked = UserScramCredentialRecord(original.name, original.mechanism, zeroed, original.mirror)
     else:
         return record

@@ -197,9 +197,9 @@ class RoleLoop:
         """Raises INCONSISTENT_CLUSTER_ID when no other broker belongs to this broker's cluster,
         before this one has served.
         """
-        only_strangers = await self._finder.ask(self.cluster_id)
-        if only_strangers is not None and not self.caught_up.done():
-            raise only_strangers
+        cluster_error = await self._finder.ask(self.cluster_id)
+        if cluster_error is not None and not self.caught_up.done():
+            raise cluster_error
         await asyncio.sleep(ASK_PAUSE_S)
 
     # --- leading

@@ -78,30 +78,30 @@ def plan_partition_growth(
     """Grows a topic to `count` partitions. Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR without an assignment, INVALID_REPLICA_ASSIGNMENT with one."""
     topic = existing_topic(image, name)
-    have = len(topic.partitions)
-    if count <= have:
+    current_count = len(topic.partitions)
+    if count <= current_count:
         raise KafkaError(
             ErrorCode.invalid_partitions,
-            f"topic {name!r} has {have} partitions; {count} is not more, and partitions cannot be removed",
+            f"topic {name!r} has {current_count} partitions; {count} is not more, and partitions cannot be removed",
         )
-    added = count - have
-    _check_partition_count(added)
+    added_count = count - current_count
+    _check_partition_count(added_count)
     factor = len(target_replicas(topic.partitions[0]))
     placer = ReplicaPlacer(image)
     if assignment is None:
-        replicas = placer.place_partitions(added, factor)
+        replicas = placer.place_partitions(added_count, factor)
     else:
-        if len(assignment) != added:
+        if len(assignment) != added_count:
             raise KafkaError(
                 ErrorCode.invalid_replica_assignment,
-                f"{added} new partitions, but an assignment for {len(assignment)}",
+                f"{added_count} new partitions, but an assignment for {len(assignment)}",
             )
-        replicas = _validated_assignment(image, dict(enumerate(assignment, have)), first=have)
+        replicas = _validated_assignment(image, dict(enumerate(assignment, current_count)), first=current_count)
         if any(len(members) != factor for members in replicas):
             raise KafkaError(
                 ErrorCode.invalid_replica_assignment, f"topic {name!r} has {factor} replicas per partition"
             )
-    return [placer.new_partition(topic.id, have + n, members) for n, members in enumerate(replicas)]
+    return [placer.new_partition(topic.id, current_count + n, members) for n, members in enumerate(replicas)]
 
 
 def plan_topic_deletion(image: MetadataImage, name: str) -> list[MetadataRecord]:

@@ -1,7 +1,7 @@
 """Changes of the metadata log's voters that an administrator requests of its leader (KIP-853).
 
-Each waits for the change before it. Another change, the leader's own among them, may be appended
-meanwhile, so every attempt starts from the voters of the moment. All raise KAFKA_STORAGE_ERROR when
+Each waits for the change before it. Meanwhile another change may be appended, also by the leader
+itself, so every attempt starts from the voters of the moment. All raise KAFKA_STORAGE_ERROR when
 the leader's log fails.
 """
 
