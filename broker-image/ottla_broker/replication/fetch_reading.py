@@ -43,7 +43,7 @@ class Reader(Protocol):
         ...
 
     def has_records_behind(self, cached: CachedPartition, records: Buffer) -> bool:
-        """True if the fetcher may read more than `records`, which were read of the partition."""
+        """True if the fetcher may read more than `records`, which were read from the partition."""
         ...
 
     def count_sent(self, partition: Partition, size: int) -> None: ...
@@ -214,7 +214,7 @@ def read_committed_records(
         # The previous leader may have returned a higher one, and a high watermark never falls.
         data = FetchResponsePartition(request.topic, request.partition, ErrorCode.none, UNKNOWN, UNKNOWN, log.start)
     else:
-        raise NotYet(ErrorCode.offset_not_available, "the leader has just begun")
+        raise NotYet(ErrorCode.offset_not_available, "the new leader does not know yet whether the offset is committed")
     if offset < end:
         if max_bytes > 0 or first:
             data.records = log.read(offset, max_bytes, up_to=end, at_least_one=first)
@@ -265,7 +265,7 @@ def _check_range(partition: Partition, offset: int) -> None:
     if offset < log.start or (partition.is_leader and offset > log.end):
         raise KafkaError(ErrorCode.offset_out_of_range)
     if not partition.is_leader:  # a follower does not know how far the leader's log goes
-        raise NotYet(ErrorCode.offset_not_available, "the high watermark is not known to be so high")
+        raise NotYet(ErrorCode.offset_not_available, "this follower does not know yet whether the offset is committed")
 
 
 def diverging_epoch(log: PartitionLog, request: FetchRequestPartition) -> tuple[int, int] | None:

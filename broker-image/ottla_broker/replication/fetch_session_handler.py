@@ -7,8 +7,8 @@ for a while. One request waits at the broker at a time. With `pipelined` a secon
 partition has to be fetched at once, and the leader then completes the first. Without that, the
 first record of a new topic on an idle cluster waits for the end of the first request, up to
 `replica.fetch.wait.max.ms`: its acknowledgement takes 0.52 s instead of 0.05 s (bench line
-`new-topic`, longest of 15). So a response may belong to an older request than the last one that
-named a partition, and is then ignored for that partition.
+`new-topic`, longest of 15). With two requests in flight, a response may belong to an older request
+than the last one that named a partition, and is then ignored for that partition.
 """
 
 from collections import deque

@@ -106,7 +106,7 @@ class Fetcher(Generic[P]):
         self.session.remove(partition)
         if not self.session:
             self._has_partitions.clear()
-            self.disconnect(ConnectionAbortedError("no partition is fetched from it any longer"))
+            self.disconnect(ConnectionAbortedError("no partition is fetched from this broker any longer"))
 
     def reconnect_now(self) -> None:
         """Reconnects without a pause, because the broker may be back."""

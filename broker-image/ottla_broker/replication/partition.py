@@ -106,7 +106,7 @@ class Partition:
     @property
     def has_reached_epoch_start(self) -> bool:
         """True if the high watermark is above everything that an earlier leader may have
-        acknowledged, and for a replica that does not lead."""
+        acknowledged, or if this replica does not lead."""
         role = self.role
         return not isinstance(role, PartitionLeader) or self.log.high_watermark >= role.epoch_start_offset
 
@@ -372,7 +372,7 @@ class Partition:
         return self.log.flush.flushed_offset if self.acks_wait_for_sync else self.log.end
 
     def _begin_follower_sync(self) -> None:
-        """A follower's fetcher itself syncs what acks wait for."""
+        """Begins a sync that is due, unless acks wait for it: then the fetcher syncs the log."""
         if self.log.is_sync_due and not self.acks_wait_for_sync:
             self._begin_sync()
 

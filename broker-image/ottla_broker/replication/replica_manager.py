@@ -31,8 +31,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 MAX_NEW_LOGS_AT_ONCE: Final = 64
-"""How many logs one change creates before the loop does other work; a topic of thousands of
-partitions follows in slices."""
+"""How many logs one change creates before the loop does other work; the others, of a topic with
+thousands of partitions, follow in slices."""
 NEW_LOGS_PER_TURN: Final = 16
 RETRY_PAUSE_S: Final = 5.0
 LAG_CHECKS: Final = 4  # per replica.lag.time.max.ms

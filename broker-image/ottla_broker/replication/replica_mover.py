@@ -25,7 +25,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-COPY_BYTES: Final = 1 << 20  # at once: as long as other requests may wait
+COPY_BYTES: Final = 1 << 20  # copied at once, while other requests wait
 ASSIGN_PAUSE_S: Final = 1.0
 REPORT_FAILED: Final = "cannot report the directory of a moving replica to the controller, retrying: %s"
 SAMPLE_UNIQUE_ID: Final = "0" * 32
