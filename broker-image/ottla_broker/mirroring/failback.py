@@ -253,7 +253,7 @@ class MirrorFailback:
 
 
 def _failover_point(target: FailbackPartition) -> JoinPoint:
-    """The offset of the failover: the log is identical to the source's below.
+    """The offset of the failover, below which the log is identical to the source's.
 
     The source checks that at the first fetch.
     """

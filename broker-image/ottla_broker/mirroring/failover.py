@@ -3,7 +3,7 @@ without open transactions.
 
 1. Mirroring has ended. The leader waits until all of its in-sync replicas have the mirrored
    records.
-2. The leader reports its log end to the controller. Every later leader has all records below, so
+2. The leader reports its log end to the controller. Every later leader has all records below it, so
    this is where the partition's own records begin.
 3. When the metadata contain the report, the leader writes abort markers for the transactions that
    the source's producers left open, before it accepts the first record of a producer. Every later

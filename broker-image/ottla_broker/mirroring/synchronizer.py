@@ -182,7 +182,7 @@ class MirrorSynchronizer:
         self._log_warning(mirror, USERS, reason)
 
     async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> SyncedTopics:
-        """Brings topics, partitions and settings to those of the source, and returns the topics
+        """Changes topics, partitions and settings here to the source's, and returns the topics
         that are copied. Raises KafkaError, OSError, TimeoutError, MalformedMessage.
         """
         source = await fetch_source_metadata(client, None)
