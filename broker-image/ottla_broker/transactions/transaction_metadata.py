@@ -2,7 +2,7 @@
 
 Each function takes the replicated state and returns the next one, which the coordinator writes and
 then applies. If it raises a KafkaError, the client gets the error and the state does not change.
-The coordinator allows one transition of an id in flight at a time. Another one in that time fails
+The coordinator allows one transition of an id in flight at a time. A second one in that time fails
 with its own error, or else with CONCURRENT_TRANSACTIONS.
 
 - Transaction version 1: a producer keeps its epoch from transaction to transaction. A new instance,
@@ -145,7 +145,7 @@ def initialize_producer(
 
     If the result is in PrepareAbort, it ends the former instance's transaction: the caller returns
     CONCURRENT_TRANSACTIONS to the producer, which retries. Raises PRODUCER_FENCED,
-    CONCURRENT_TRANSACTIONS. `new_producer_id`: used where `needs_new_producer_id`.
+    CONCURRENT_TRANSACTIONS. `new_producer_id`: used if `needs_new_producer_id`.
     `transaction_version`: the finalized one.
     """
     if current is None:
@@ -267,8 +267,8 @@ def _check_producer(current: TransactionMetadata | None, producer: ProducerIdAnd
 
 def is_end_retried(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
     """True if the producer (transaction version 2) repeats an EndTxn request that has raised its
-    epoch or given it a new id: the request has the epoch before, or the id before with its last
-    epoch."""
+    epoch or given it a new id: the request has the previous epoch, or the previous id with the last
+    epoch of that id."""
     if not current.raises_epochs:
         return False
     if current.producer_id == producer.producer_id and current.producer_epoch == producer.epoch + 1:
@@ -342,7 +342,7 @@ def _decide(
 
 def abort_fenced(current: TransactionMetadata, *, now_ms: int, transaction_version: int) -> TransactionMetadata:
     """The open transaction, aborted by the coordinator with an epoch that its producer never gets.
-    The same epoch again if the last attempt could not be written.
+    A second attempt, after one that could not be written, has the same epoch.
     """
     assert current.state is TransactionState.ongoing
     return replace(
