@@ -16,7 +16,8 @@ logger = logging.getLogger(__name__)
 
 CATCH_UP_TIMEOUT_S: Final = 5.0
 MAX_REQUESTED: Final = 10_000
-"""Unknown ids that are remembered with their time; when there are more, all begin anew."""
+"""Unknown ids that are remembered with the time of their first request. At this number all are
+forgotten."""
 
 
 class KnownSchemaIds:

@@ -14,7 +14,7 @@ import msgspec
 from ottla_broker.registry.schema import JsonObject, Reference, Schema, SchemaType
 
 SCHEMA_MAGIC: Final = 1
-"""`magic` in the keys of schemas, and OTHER_MAGIC in all others."""
+"""The value of `magic` in keys of schemas; in all other keys it is OTHER_MAGIC."""
 OTHER_MAGIC: Final = 0
 DELETIONS: Final = (None, b"", b"null", b'""')
 """Values of a deleted key: Kafka's tombstone, and what Karapace writes and reads as one."""

@@ -54,7 +54,7 @@ def plan_config_removal(state: RegistryState, subject: str | None) -> tuple[Json
 
 def describe_config(state: RegistryState, subject: str | None, *, with_defaults: bool) -> JsonObject:
     """The settings of a subject, a context or the registry (None). `with_defaults`: also the
-    settings that apply where it has none of its own. Without, raises RegistryError for a subject
+    settings that apply where it has none of its own. Otherwise raises RegistryError for a subject
     that has no settings.
     """
     if subject is not None and not with_defaults:

@@ -83,11 +83,11 @@ class RegistryAccess:
     # -- authorization
 
     def may(self, principal: Principal, host: str, operation: Operation, subject: str | None) -> bool:
-        """True if the principal is allowed the operation on the subject. Without an audit event."""
+        """True if the principal is allowed the operation on the subject. Writes no audit event."""
         return self._broker.authorizer.allows(principal, host, operation, resource_of(subject))
 
     def check(self, principal: Principal, host: str, operation: Operation, subject: str | None, api: str) -> None:
-        """Raises RegistryError 403 if the principal is not allowed it, with an audit event."""
+        """Raises RegistryError 403 and writes an audit event if the operation is not allowed."""
         if self.may(principal, host, operation, subject):
             return
         self.record(principal, host, operation, subject, api, DENIED)
