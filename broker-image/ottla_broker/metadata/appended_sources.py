@@ -142,7 +142,9 @@ def plan_source(image: MetadataImage, new: NewAppendedSource, topic_id: UUID, pr
     _check_writable(image, topic)
     mirrored = image.mirrored_topics.get(topic.id)
     if mirrored is not None and mirrored.source_id == new.source_id:
-        raise KafkaError(ErrorCode.invalid_topic_exception, f"{new.name!r} was mirrored from it with identical offsets")
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception, f"{new.name!r} was mirrored from this source with identical offsets"
+        )
     ended = [
         replace(source, ended=True)
         for source in sources.values()

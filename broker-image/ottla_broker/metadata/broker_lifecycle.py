@@ -104,7 +104,8 @@ class BrokerLifecycle:
 
     @property
     def is_in_session(self) -> bool:
-        """Evaluated once for each time of the event loop, because each request of a group asks."""
+        """False if this broker is fenced or may be fenced without knowing it (rule 6). Evaluated
+        once for each value of the event loop's clock, because each request of a group reads it."""
         now_s = self._now()
         if now_s != self._session_checked_s:
             self._was_in_session, self._session_checked_s = self._check_session(now_s), now_s

@@ -22,7 +22,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 def election_candidates(image: MetadataImage) -> ElectionCandidates:
-    """The brokers that may lead by the image."""
+    """The brokers that may lead, according to the image."""
     return ElectionCandidates(
         unfenced={broker.id: broker.directories for broker in image.brokers.values() if not broker.fenced},
         shutting_down=[broker.id for broker in image.brokers.values() if broker.shutting_down],
@@ -40,7 +40,7 @@ def validate_registration(image: MetadataImage, registration: RegisterBrokerReco
     if not registration.endpoints or not directories or len(set(directories)) != len(directories):
         raise KafkaError(
             ErrorCode.invalid_registration,
-            f"broker {registration.broker} has no listener, no log directory, or one of them twice",
+            f"broker {registration.broker} has no listener or no log directory, or a log directory twice",
         )
     known = image.brokers.get(registration.broker)
     if known is None or not in_session or known.incarnation == registration.incarnation:

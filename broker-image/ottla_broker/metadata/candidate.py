@@ -1,5 +1,5 @@
-"""How a candidate of the metadata log's quorum requests the votes of the other voters, or first
-their pre-votes: whether it could win.
+"""Requests the other voters' votes for a candidate in the metadata log's quorum, or before the
+election their pre-votes, which tell whether it could win.
 """
 
 import asyncio
@@ -44,5 +44,5 @@ class Candidate:
         others = [voter for voter in self._voters.latest if voter.key != me.key]
         try:
             await asyncio.gather(*map(request_vote, others))
-        finally:  # voters whose packets are lost take longer than one election
+        finally:  # also when cancelled: a request whose packets are lost takes longer than an election
             self._finder.log_missing_majority(others)

@@ -1,9 +1,9 @@
 """The active controller: plans and commits every change of the cluster's metadata, one at a time
 (`MetadataWriter`).
 
-Brokers are the part of `cluster_control`, partitions that of `replication_control`, mirrors that of
-`mirror_control`, delegation tokens that of `delegation_token_control`. All else is here: topics,
-access control entries, SCRAM credentials, client quotas, features, configs and producer ids.
+`cluster_control` is for brokers, `replication_control` for partitions, `mirror_control` for mirrors
+and `delegation_token_control` for delegation tokens. All else is here: topics, access control
+entries, SCRAM credentials, client quotas, features, configs and producer ids.
 """
 
 import asyncio

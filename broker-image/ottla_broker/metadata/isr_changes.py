@@ -50,8 +50,8 @@ def apply_isr_change(
     rules: TopicElectionRules,
 ) -> PartitionRecord:
     """The partition's next state at the request of broker `leader`. A reassignment whose last
-    target joins is completed. An unchanged ISR raises the partition epoch too: the leader so
-    ensures that none of its earlier requests can still be applied.
+    target joins is completed. An unchanged ISR raises the partition epoch too, so that none of the
+    leader's earlier requests can still be applied.
 
     Raises NOT_CONTROLLER (the leader has newer metadata than this broker), FENCED_LEADER_EPOCH,
     INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.

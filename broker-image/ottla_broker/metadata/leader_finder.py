@@ -35,8 +35,8 @@ class LeaderFinder:
         to another cluster than `cluster_id`, else None. Raises what `check_not_recovered` and
         `_observe` raise.
 
-        `cluster_id` None: this broker's disk belongs to no cluster yet. It joins any that has a
-        leader.
+        `cluster_id` None: this broker's disk belongs to no cluster yet. The broker joins any
+        cluster that has a leader.
         """
         cluster_errors: list[KafkaError] = []
         known = (*self._log.voters.latest, *brokers_as_voters(self._log.image, self._listener))

@@ -259,7 +259,7 @@ class LeaderState:
         return sorted(heard, reverse=True)[majority_size(len(heard)) - 1]
 
     def last_fetch_s(self, key: ReplicaKey) -> float:
-        """The start of the epoch for a replica that has not fetched."""
+        """When the replica last fetched; the start of the epoch if it has not."""
         if key == self.me.key:
             return self._now()
         replica = self.replicas.get(key)

@@ -73,7 +73,7 @@ class MetadataLog:
     def find_divergence(self, follower_end: EpochAndOffset) -> MetadataFetchResponse | None:
         """The response to a follower whose log is not a prefix of this one; None when it is.
 
-        A follower whose log ends before this one starts fetches the snapshot instead.
+        If the follower's log ends before the start of this one, the response names a snapshot.
         """
         start, offset = self.partition_log.start, follower_end.offset
         if offset < start or (offset == start > 0 and follower_end.epoch != self.snapshots.epoch_before(start)):

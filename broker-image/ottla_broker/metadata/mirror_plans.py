@@ -114,7 +114,7 @@ def failback_obstacle(image: MetadataImage, topic: TopicImage, mirrored: Mirrore
     if any(partition.end == NO_OFFSET for partition in partitions):
         return "it is still failing over"
     if mirrored.adopted and any(partition.joined == NO_OFFSET for partition in partitions):
-        return "it failed over before the offset was known up to which it is identical to its source"
+        return "it failed over before it was known up to which offset it is identical to its source"
     return mirroring_obstacle(image, topic.id)
 
 

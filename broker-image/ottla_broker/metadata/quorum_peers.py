@@ -171,7 +171,7 @@ class QuorumPeers:
     async def find_cluster(self) -> str | None:
         """Asks every bootstrap server for the id of its cluster, before this broker founds one.
         Returns the first id. Returns None when each server has refused the connection, has no
-        cluster, or has not responded within FOUNDING_TIMEOUT_S; the log names the last kind."""
+        cluster, or has not responded within FOUNDING_TIMEOUT_S; logs those that have not."""
         deadline_s = asyncio.get_running_loop().time() + FOUNDING_TIMEOUT_S
         pending: dict[QuorumEndpoint, str] = dict.fromkeys(self._bootstrap_servers, "")
         while pending and asyncio.get_running_loop().time() < deadline_s:

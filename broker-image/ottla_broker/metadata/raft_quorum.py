@@ -163,8 +163,8 @@ class RaftQuorum:
         return MetadataFetchResponse(ErrorCode.not_leader_or_follower, leader=self.current_leader())
 
     def check_receiver(self, cluster_id: str | None, receiver: ReplicaKey | None) -> ErrorCode:
-        """The error of a request between replicas that is for another cluster or another replica.
-        `receiver`: the replica that the request is for; None for any."""
+        """The error of a request between replicas that is for another cluster or another replica,
+        else `none`. `receiver`: the replica that the request is for; None for any."""
         if self._is_of_another_cluster(cluster_id):
             return ErrorCode.inconsistent_cluster_id
         return ErrorCode.none if receiver in (None, self._me.key) else ErrorCode.invalid_voter_key

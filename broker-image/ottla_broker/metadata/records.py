@@ -82,11 +82,10 @@ class RemoveTopicRecord(msgspec.Struct, frozen=True, tag="remove-topic"):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_defaults=True):
-    """The state of one partition. `directories` has an element for each of `replicas`, or is
-    empty if one of them is unknown. `eligible`:
-    eligible leader replicas; `last_known`: replicas that were in the ISR or eligible until an
-    unclean shutdown (both KIP-966); `emptied`: replicas that have lost their directory and have not
-    been in the ISR since."""
+    """The state of one partition. `directories` has an element for each of `replicas`, or is empty
+    if one of them is unknown. `eligible`: eligible leader replicas; `last_known`: replicas that
+    were in the ISR or eligible until an unclean shutdown (both KIP-966); `emptied`: replicas that
+    have lost their directory and have not been in the ISR since."""
 
     topic: UUID
     partition: int

@@ -2,7 +2,7 @@
 of them is in effect.
 
 A voter set is in effect from its append on. When its record is truncated, the one before it is
-again. A snapshot begins with the voter set in effect at its offset.
+in effect again. A snapshot begins with the voter set in effect at its offset.
 """
 
 from collections.abc import Iterable, Iterator
