@@ -63,8 +63,8 @@ def _end_of(log: LogState, segment: Segment) -> int:
     try:
         return segment.next_offset()
     except CorruptSegment as error:
-        # A loss of power may have cut off the empty batch of an earlier start; no batch with a
-        # record is so short.
+        # A loss of power may have cut off the empty batch that an earlier start wrote; no batch
+        # with a record is so short.
         if error.path == segment.path and segment.size - error.position <= HEADER_SIZE:
             segment.file.truncate(error.position)
             segment.size = error.position

@@ -35,10 +35,10 @@ def write_batches(
     """
     config = log.config
     segment = log.segments.active
-    largest = batches[-1][1]
-    end = (largest[0] if first is None else first) + largest[6] + 1
+    last_fields = batches[-1][1]
+    end = (last_fields[0] if first is None else first) + last_fields[6] + 1
     try:
-        if segment.must_roll(size, end - 1, largest[8], now_ms, config):
+        if segment.must_roll(size, end - 1, last_fields[8], now_ms, config):
             # The segment starts where the last one ends, or at the batches after a hole that no
             # relative offset spans.
             last_batch_end = segment.next_offset()

@@ -66,7 +66,7 @@ class Cleaner:
         self.uncleanable: dict[TopicPartition, str] = {}
         # The log and its number of truncations that each checkpoint is for.
         self._checkpointed: dict[TopicPartition, tuple[PartitionLog, int]] = {}
-        # True while the file has an entry that was written for another log.
+        # True while the file differs from `checkpoints`: a log was forgotten, or a write failed.
         self._is_file_stale = False
 
     def _read_checkpoints(self) -> dict[TopicPartition, int]:
@@ -198,7 +198,7 @@ class Cleaner:
         try:
             await self._run_paced(cleaning_job.clean_group(files, group, record_filter, new))
             if not self._is_current(job, group):
-                raise LogChanged(f"its segments from offset {new.base} on are others now")
+                raise LogChanged(f"its segments from offset {new.base} on have changed")
         except BaseException:
             # Also when the broker stops: nothing half-written stays.
             files.close_all()

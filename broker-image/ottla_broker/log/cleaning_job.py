@@ -178,7 +178,7 @@ def can_clean(log: LogState) -> bool:
 
 
 def group_sources(job: CleaningJob, end: int) -> list[list[SourceSegment]]:
-    """The sources below offset `end`, each group to become one segment."""
+    """The sources below offset `end`, in groups, each of which becomes one segment."""
     sources = {source.summary.base: source for source in job.sources if source.summary.base < end}
     if not sources:
         return []
@@ -223,8 +223,8 @@ def make_filter(
     groups: Sequence[Sequence[SourceSegment]],
     stats: CleanerStats,
 ) -> CompactionFilter:
-    """The second pass's filter. Reads all transaction indexes: off the event loop's thread. Raises
-    OSError, CorruptSegment."""
+    """The second pass's filter. Reads all transaction indexes, so it must not run on the event
+    loop's thread. Raises OSError, CorruptSegment."""
     ends = frozenset((job.dirty.end, *(group[-1].next_base for group in groups)))
     transactions = CleanedTransactions(job.aborted_transactions(files))
     return CompactionFilter(offsets, transactions, job.last_records, job.config, ends, job.now_ms, stats)

@@ -152,8 +152,8 @@ class CleanedTransactions:
         while self._next < len(upcoming) and upcoming[self._next].first_offset <= offset:
             transaction = upcoming[self._next]
             known = self._aborted.get(transaction.producer_id)
-            # A transaction whose marker the pass does not read (it starts later) is replaced by the
-            # producer's next.
+            # A transaction whose marker the pass does not read, because the pass starts after it,
+            # is replaced by the producer's next.
             if known is None or known[0].last_offset < transaction.first_offset:
                 self._aborted[transaction.producer_id] = transaction, False
             self._next += 1
@@ -282,8 +282,8 @@ class CompactionFilter:
         if sets_horizon:
             attributes |= DELETE_HORIZON_FLAG
             base_timestamp = min(self.now_ms + self.config.delete_retention_ms, MAX_INT64)
-            sooner = header.base_timestamp - base_timestamp
-            records = b"".join([encode_with_timestamp_delta(payload, span, span[2] + sooner) for span in kept])
+            shift_ms = header.base_timestamp - base_timestamp
+            records = b"".join([encode_with_timestamp_delta(payload, span, span[2] + shift_ms) for span in kept])
         else:
             records = b"".join([payload[span[0] : span[1]] for span in kept])
         codec = header.compression

@@ -22,14 +22,14 @@ class FlushWork(msgspec.Struct, frozen=True):
 
     `end`: the log end offset. `last_batch_end`: the end of the last batch, which is lower if a
     truncation left the log end in a hole. The recovery point must not lie in a hole: it would
-    protect bytes that are written there later. `truncation_count`, `created_names`: those of
+    protect bytes that are written there later. `truncation_count`, `creation_count`: those of
     `FlushState` when the flush began.
     """
 
     end: int
     last_batch_end: int
     truncation_count: int
-    created_names: int
+    creation_count: int
     paths: tuple[str, ...]
     directories: tuple[str, ...]
     contents: tuple[tuple[str, bytes], ...] = ()
@@ -103,7 +103,7 @@ async def _flush(log: LogState, work: FlushWork) -> None:
         return
     if work.directories:
         state.is_folder_name_durable = True
-        state.durable_names = max(state.durable_names, work.created_names)
+        state.durable_creation_count = max(state.durable_creation_count, work.creation_count)
     if work.truncation_count == state.truncation_count:
         state.flushed_offset = max(state.flushed_offset, work.end)
 
@@ -115,7 +115,7 @@ def _plan_sync(log: LogState) -> FlushWork:
     if state.has_names_at_risk:
         directories = directories_to_sync(log)
         paths += (f"{log.directory}/{file_names.PARTITION_METADATA}",)
-    return FlushWork(log.end, log.end, state.truncation_count, state.created_names, paths, directories)
+    return FlushWork(log.end, log.end, state.truncation_count, state.creation_count, paths, directories)
 
 
 def _plan_checkpoint(log: LogState) -> FlushWork:
@@ -132,7 +132,7 @@ def _plan_checkpoint(log: LogState) -> FlushWork:
     paths = tuple(path for segment in segments for path in segment.paths)
     paths += (f"{log.directory}/{file_names.PARTITION_METADATA}",)
     directories = directories_to_sync(log)
-    return FlushWork(log.end, end, state.truncation_count, state.created_names, paths, directories, tuple(contents))
+    return FlushWork(log.end, end, state.truncation_count, state.creation_count, paths, directories, tuple(contents))
 
 
 def directories_to_sync(log: LogState) -> tuple[str, ...]:

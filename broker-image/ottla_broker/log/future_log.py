@@ -137,16 +137,16 @@ def find_duplicates(log_dirs: Sequence[LogDir]) -> list[tuple[LogDir, PartitionL
     """Logs whose partition is also in another directory: all but the best one of each partition.
     A log that works is better than a failed one; among those the highest end offset is best.
     """
-    longest: dict[TopicPartition, tuple[LogDir, PartitionLog]] = {}
-    shorter = []
+    best: dict[TopicPartition, tuple[LogDir, PartitionLog]] = {}
+    duplicates = []
     for log_dir in log_dirs:
         for key, log in log_dir.logs.items():
-            known = longest.setdefault(key, (log_dir, log))
+            known = best.setdefault(key, (log_dir, log))
             if known[1] is log:
                 continue
             if log.failure is None and (known[1].failure is not None or log.end > known[1].end):
-                longest[key] = log_dir, log
-                shorter.append(known)
+                best[key] = log_dir, log
+                duplicates.append(known)
             else:
-                shorter.append((log_dir, log))
-    return shorter
+                duplicates.append((log_dir, log))
+    return duplicates

@@ -241,7 +241,7 @@ class TimeIndex:
         return TimestampOffset(timestamps[-1], self.base + self._relative[-1])
 
     def append(self, largest: TimestampOffset) -> None:
-        """Adds an entry if it is newer than the last one."""
+        """Adds an entry if its timestamp is above the last one's and its offset is not below."""
         timestamps = self._load()
         if largest.timestamp > (timestamps[-1] if timestamps else -1):
             relative = largest.offset - self.base

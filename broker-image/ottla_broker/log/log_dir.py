@@ -50,7 +50,8 @@ class LogDir:
     """Open one with `attach` and `load`. `failure`: why the whole directory is offline; None while
     it works.
 
-    `previous_broker_epoch`: epoch of the broker that stopped cleanly here (KIP-966).
+    `previous_broker_epoch`: epoch of the broker that stopped cleanly here (KIP-966); NO_EPOCH
+    without one.
     `broker_epoch`: this broker's epoch; set at the registration and stored in the clean shutdown
     file.
     """

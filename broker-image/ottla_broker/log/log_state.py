@@ -1,8 +1,8 @@
 """The state of one partition's log, which every operation on the log takes and changes.
 
-Operations are functions over `LogState`, in modules named for them: `reading`, `rolling`,
-`retention`, `truncation`, `flush`, `producer_rebuild`, `recovery`. `PartitionLog` offers them as
-methods.
+Operations are functions over `LogState`, in modules named for them: `appending`, `reading`,
+`rolling`, `retention`, `truncation`, `flush`, `producer_rebuild`, `recovery`. `PartitionLog` offers
+them as methods.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ class FlushState:
     recovery_point: int = 0
     # A flush that began before a truncation proves nothing about what is written after it.
     truncation_count: int = 0
-    # How often files were created in the folder, and how many of these names are known to be
-    # durable.
-    created_names: int = 1
-    durable_names: int = 0
+    # How often files were created in the folder, and for how many of these creations the names are
+    # known to be durable.
+    creation_count: int = 1
+    durable_creation_count: int = 0
     is_folder_name_durable: bool = False
     has_rolled_segment: bool = False
     unflushed_since_ms: int = -1
@@ -52,7 +52,7 @@ class FlushState:
     @property
     def has_names_at_risk(self) -> bool:
         """True if a loss of power could leave a file of the folder without its name."""
-        return self.durable_names < self.created_names
+        return self.durable_creation_count < self.creation_count
 
     def move_to(self, opened: "FlushState") -> None:
         """Takes over the durable offsets of the log's copy in another folder, and invalidates the
@@ -60,7 +60,7 @@ class FlushState:
         """
         self.truncation_count += 1
         self.flushed_offset, self.recovery_point = opened.flushed_offset, opened.recovery_point
-        self.created_names, self.durable_names = opened.created_names, opened.durable_names
+        self.creation_count, self.durable_creation_count = opened.creation_count, opened.durable_creation_count
         self.is_folder_name_durable = False
 
     def truncate_to(self, offset: int) -> None:

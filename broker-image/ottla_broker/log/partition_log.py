@@ -1,10 +1,10 @@
 """One partition's log: Kafka's UnifiedLog. A leader or a follower appends to it; consumers,
 followers and the broker itself read from it.
 
-It belongs to the event loop's thread. An append waits there for the write into the page cache, and
-where a new segment begins maybe for a sync of the folder. A truncation waits for the device. All
-other fsyncs run in another thread (`log.flush`). `log.recovery` opens it. Appending and
-reading the tail, the hot paths, are here. The other operations are functions over `LogState`, in
+It belongs to the event loop's thread. An append waits there for the write into the page cache and,
+where a new segment begins, possibly for a sync of the folder. A truncation waits for the device.
+All other fsyncs run in another thread (`log.flush`). `log.recovery` opens it. Appending and reading
+the tail, the hot paths, are here. The other operations are functions over `LogState`, in
 modules named for them.
 """
 

@@ -67,7 +67,7 @@ def _load_newest_snapshot(snapshots: ProducerSnapshots, up_to: int, now_ms: int)
 def replay_batch(
     producers: ProducerStates, header: BatchHeader, data: Buffer, now_ms: int
 ) -> AbortedTransaction | None:
-    """Applies a batch that is in the log. `data`: the whole batch, needed of control batches only.
+    """Applies a batch that is in the log. `data`: the whole batch, needed for control batches only.
 
     Returns the entry for the transaction index when the batch aborts a transaction, else None.
     Raises KafkaError: CORRUPT_MESSAGE for a control batch that does not parse.

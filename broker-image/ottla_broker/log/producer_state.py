@@ -168,10 +168,10 @@ class ProducerStates:
 
     def _check_first_sequence(self, producer_id: int, sequence: int) -> None:
         """Validates the sequence of a transactional batch of a producer without batches here.
-        Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER with transaction version 2, where it begins
-        with 0, and for a batch that overtook another one verified at the same time.
+        Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a sequence above 0 with transaction
+        version 2, and for a batch that overtook another one verified at the same time.
 
-        Kafka compares with the lowest sequence where it knows the producer, too. There a repeated
+        Kafka compares with the lowest sequence also where it knows the producer. There a repeated
         batch of an earlier transaction, which arrives late, would make the next transaction fail.
         """
         if (guard := self.verifications.get(producer_id)) is None:
@@ -184,7 +184,7 @@ class ProducerStates:
             )
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """True if the producer's transaction has a batch in this log."""
+        """True if a transaction of the producer with this epoch is open in this log."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.current_txn_first_offset >= 0 and producer.epoch == epoch
 
@@ -204,10 +204,10 @@ class ProducerStates:
         raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} is not open here")
 
     def is_end_written(self, producer_id: int, epoch: int, transaction_version: int) -> bool:
-        """True if the marker that ends a transaction (transaction version 2) is in the log already:
-        it is sent again (KAFKA-19999). Raises KafkaError INVALID_PRODUCER_EPOCH if the open
-        transaction is a later one than the marker's (KIP-1228): each end of a transaction raises
-        the epoch.
+        """True if an end marker is in the log already, and its coordinator sends it again
+        (KAFKA-19999). Always False below transaction version 2, from which on each end of a
+        transaction raises the epoch. Raises KafkaError INVALID_PRODUCER_EPOCH if the open
+        transaction is later than the marker's (KIP-1228).
         """
         producer = self._producers.get(producer_id)
         if transaction_version < EPOCH_BUMP_VERSION or producer is None or epoch > producer.epoch:

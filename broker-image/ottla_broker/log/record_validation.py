@@ -2,7 +2,8 @@
 
 Most batches are not parsed: the header has the largest timestamp, and most topics take records
 without a key and of any age. `LogState.validates_records` is True for logs whose batches must be
-parsed. A batch whose header is invalid is parsed too, so that the error names its records.
+parsed. A batch whose header shows an invalid timestamp or timestamp type is parsed too, so that the
+error names its records.
 """
 
 from collections.abc import Iterator, Sequence

@@ -38,7 +38,8 @@ _FAILED_ROLL: Final = "it is empty and the segment before it has its offsets"
 
 
 class LogCheckpoint(msgspec.Struct, frozen=True):
-    """A partition's state by the directory's checkpoint files. `clean`: the last stop was clean.
+    """A partition's state according to the directory's checkpoint files. `clean`: the last stop was
+    clean.
 
     `gapless`: segments follow each other without a gap, as those that this broker writes do
     (`log.rolling`, `log.compaction`): a gap is a loss, and after a crash the log ends before it.
@@ -173,8 +174,8 @@ class LogRecovery:
         """
         kept = segments[:1]
         for segment in segments[1:]:
-            last = segment is segments[-1]
-            if segment.size or (last and not self._reaches_into(kept[-1], segment.base)):
+            is_last = segment is segments[-1]
+            if segment.size or (is_last and not self._reaches_into(kept[-1], segment.base)):
                 kept.append(segment)
             else:
                 self._log_repair(segment.path, f"removed: {_FAILED_ROLL}")
@@ -227,8 +228,8 @@ class LogRecovery:
         """Returns the offset where the log ends."""
         log, point, segments = self.log, self.checkpoint.recovery_point, list(self.log.segments)
         first = log.segments.index_of_offset(point)
-        # The file may be older than the batches above the recovery point, which have the epochs
-        # themselves.
+        # The file of the epochs may be older than the batches above the recovery point, which have
+        # the epochs themselves.
         log.epochs.truncate_from_end(point)
         end = segments[first].base
         for at in range(first, len(segments)):
@@ -319,8 +320,8 @@ class LogRecovery:
                 ) from error
             file = self.log.storage.files.get(segment.path)
             file.truncate(segment.size)
-            # Otherwise a second loss of power could restore it, when this segment is no longer the
-            # last.
+            # Otherwise a second loss of power could restore what was cut off, when this segment is
+            # no longer the last.
             file.sync()
         segment.seal()
         return expected

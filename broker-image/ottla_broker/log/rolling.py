@@ -48,6 +48,6 @@ def roll_at(log: LogState, base: int, now_ms: int) -> Segment:
         log.segments.replace([old], [segment])
         if old.base != base:
             old.remove()
-    log.flush.created_names += 1
+    log.flush.creation_count += 1
     log.flush.has_rolled_segment = True
     return segment

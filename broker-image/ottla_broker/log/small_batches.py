@@ -60,13 +60,13 @@ def append_small_batches(
         base, length, _, magic, crc, attributes, delta, _, timestamp, producer_id, _, _, count = fields
         if length + LOG_OVERHEAD != size or magic != MAGIC or base or not 0 <= timestamp <= latest_ms:
             break
-        # No flags: append_as_leader has transactions, control batches, LogAppendTime.
+        # No flags: append_as_leader handles transactions, control batches, LogAppendTime.
         if attributes > Compression.zstd or attributes < 0 or count != delta + 1 or count < 1:
             break
         if crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]) != crc:
             break
         if producer_id >= 0:
-            # Its next batch can be checked when this one is written.
+            # The producer's next batch can be checked only when this one is written.
             if producer_id in producers or not _accepts_next(log, fields):
                 break
             producers.add(producer_id)
@@ -86,8 +86,8 @@ def append_small_batches(
 
 
 def _must_roll(log: LogState, size: int, last_offset: int, timestamp: int, now_ms: int) -> bool:
-    """True also if that cannot be known: the append that rolls reports it. An empty segment takes
-    its first batch alone, because its limits count from there.
+    """True also if that cannot be determined; `append_as_leader` then reports the error. An empty
+    segment takes its first batch alone, because its limits count from there.
     """
     try:
         active = log.segments.active

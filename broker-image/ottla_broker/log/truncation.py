@@ -47,7 +47,7 @@ def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
         now_ms = log.storage.runtime.now_ms()
         segment = Segment.create(log.storage.files, log.directory, offset, now_ms=now_ms)
         log.segments.replace(old, [segment])
-        log.flush.created_names += 1
+        log.flush.creation_count += 1
         for snapshot in list(log.snapshots.offsets):
             log.snapshots.remove(snapshot)
         log.producers.clear()
