@@ -169,7 +169,7 @@ class Channel(asyncio.BufferedProtocol):
 
         A broker that does not know our ApiVersions responds in version 0.
         """
-        from kio.schema.api_versions.v3.request import ApiVersionsRequest  # 3 ms of a broker that has no peers
+        from kio.schema.api_versions.v3.request import ApiVersionsRequest  # takes 3 ms, and not every broker has peers
 
         request = ApiVersionsRequest(client_software_name=software, client_software_version="0.1.0")
         frame = bytes(await self.send_in_version(ApiKey.API_VERSIONS, 3, request))

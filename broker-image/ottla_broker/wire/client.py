@@ -72,7 +72,7 @@ READ_ONLY_APIS: Final = frozenset(
         MetadataRequest,
     )
 )
-"""Requests that change nothing and that every broker answers alike, or every controller."""
+"""Requests that change nothing, and that all brokers, or all controllers, answer alike."""
 
 
 class NoBrokersAvailable(ConnectionError):

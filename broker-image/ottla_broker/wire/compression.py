@@ -9,8 +9,8 @@
 
 Data that decompresses to more than `limit` bytes is rejected before that much memory is allocated.
 
-cramjam, for all but gzip, is imported with the first records that it has to read or write: 1.7 MiB.
-A broker that stores batches as its producers compressed them does neither.
+cramjam, for all but gzip, takes 1.7 MiB and is imported with the first records that it has to read
+or write. A broker that stores batches as its producers compressed them never imports it.
 """
 
 import struct

@@ -1,8 +1,8 @@
 """CRC-32C, which the processor computes.
 
-The package crc32c reads its own version at import, with importlib.metadata: 12 ms and 2 MiB of
-every broker. Its extension module needs nothing of that, and is loaded alone. Where it is not
-found, as perhaps in another version of the package, the package is imported.
+The package crc32c reads its own version at import, with importlib.metadata, which would cost every
+broker 12 ms and 2 MiB. Its extension module needs nothing of that, and is loaded alone. Where it is
+not found, as perhaps in another version of the package, the package is imported.
 """
 
 from collections.abc import Callable

@@ -76,7 +76,7 @@ class FrameReader:
         return self._split(self._scratch[:filled])
 
     def resume(self) -> None:
-        """Claims the refused memory again."""
+        """Tries again to claim the refused memory; sets `is_stalled` if it is refused again."""
         if self.is_stalled:
             self.is_stalled = False
             rest, self._rest = self._rest, b""

@@ -14,12 +14,12 @@ def build_list_offsets(
     partitions: Iterable[tuple[str, int]], timestamp: int, *, replica: int = -1, leader_epoch: int = -1
 ) -> Any:
     """A ListOffsetsRequest for the first offset at or after a time (ms), at EARLIEST_TIMESTAMP for
-    the log start, at LATEST_TIMESTAMP for the log end: for a consumer (`replica` −1) the end of
-    what is committed.
+    the log start, or at LATEST_TIMESTAMP for the log end. A consumer (`replica` −1) gets the high
+    watermark in place of the log end.
 
     `partitions`: topic and index.
     """
-    # A broker that follows no other needs no such request: 4 ms.
+    # Takes 4 ms, and a broker that follows no other needs no such request.
     from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
     from kio.schema.types import BrokerId, TopicName
     from kio.static.primitive import i8, i32, i64

@@ -221,8 +221,8 @@ def load_certificate(context: ssl.SSLContext, chain: str, key: str, password: st
 
 def inspect_certificate(chain: str, key: str, password: str = "", *, trusted: str = "") -> ServerCertificate:
     """The properties of the first certificate of a chain. They are read in a TLS handshake in
-    memory, which fails for a certificate that clients cannot accept at any time: its validity is
-    not checked.
+    memory, which fails for a certificate that clients cannot accept at any time. Its dates are not
+    checked.
 
     `trusted`: certificates of authorities that must verify it; empty: it is trusted itself. Raises
     InvalidCertificate.

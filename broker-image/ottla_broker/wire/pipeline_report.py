@@ -12,7 +12,8 @@ import msgspec
 
 PIPELINE_RESOURCE = 104
 REPORT = "report"
-"""The config that has a pipeline's report."""
+"""Name of the config with which a report is sent. DescribeConfigs names a pipeline's report by the
+pipeline instead."""
 MAX_REPORT_BYTES = 64 << 10
 
 
@@ -72,5 +73,5 @@ class StoredReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def read_reports(configs: Iterable[DescribedConfig]) -> dict[str, StoredReport]:
-    """The reports by the pipeline's name."""
+    """The reports by pipeline. `configs`: of a DescribeConfigs response, named by the pipelines."""
     return {str(it.name): msgspec.json.decode(it.value or "", type=StoredReport) for it in configs}

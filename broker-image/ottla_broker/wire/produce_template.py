@@ -30,8 +30,8 @@ MAX_FRAME_BYTES: Final = 8 << 10
 """Above it, copying and checking the records costs more than the rest of the request."""
 MAX_TEMPLATES: Final = 4
 LEARNING_INTERVAL: Final = 32
-"""Requests that a connection reads in the usual way before it tries to learn a template again: it
-has `MAX_TEMPLATES` templates, or its last request could not have one.
+"""Requests that a connection reads in the usual way before it tries to learn a template again, when
+it has `MAX_TEMPLATES` templates or its last request could not have one.
 """
 MAX_SHARED_TEMPLATES: Final = 1024
 

@@ -12,7 +12,8 @@ class RequestHeader:
     """`body_offset` is the offset in the frame at which tagged fields, if any, and the body
     begin.
 
-    Not a dataclass, as one is made for each request, and compiled ones are made by Python code.
+    Not a dataclass, because one is created for each request, and even in a compiled module the
+    constructor of a dataclass is interpreted.
     """
 
     __slots__ = ("api_key", "body_offset", "client_id", "correlation_id", "version")

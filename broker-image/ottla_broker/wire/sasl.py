@@ -32,7 +32,7 @@ async def authenticate(send: Send, security: ClientSecurity) -> None:
     ILLEGAL_SASL_STATE from a listener without SASL unless the login is optional; ConnectionError
     from servers that close the connection instead.
     """
-    # Brokers that log in nowhere need no messages of it: 3 ms.
+    # Takes 3 ms, and a broker that logs in nowhere needs none of these messages.
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
     response = await send(SaslHandshakeRequest(mechanism=security.mechanism))
