@@ -13,7 +13,7 @@ docs/settings.md are made of the rows.
 
 from ottla_broker.config.addresses import HttpAddress as HttpAddress
 from ottla_broker.config.addresses import Listener as Listener
-from ottla_broker.config.broker_settings import *  # noqa: F403 (the rows' constants are this package's face)
+from ottla_broker.config.broker_settings import *  # noqa: F403 (the rows' constants are this package's interface)
 from ottla_broker.config.client_metrics_settings import *  # noqa: F403
 from ottla_broker.config.cluster_settings import *  # noqa: F403
 from ottla_broker.config.config import Config as Config

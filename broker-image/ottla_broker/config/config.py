@@ -1,4 +1,4 @@
-"""The settings in effect: those the broker was started with, below those changed while it runs.
+"""The settings in effect: those changed while the broker runs, over those it was started with.
 
 Precedence, highest first: this broker's dynamic value, the cluster-wide dynamic default, the static
 value (file or --set), the table's default. A topic's own value is above all of them for that topic.
@@ -192,7 +192,7 @@ class Config:
         }
 
     def replace_secrets(self, values: SecretValues) -> None:
-        """Puts these values in effect, without a call of subscribers."""
+        """Puts these values in effect, without calling subscribers."""
         for key, value in values.items():
             if key.listener:
                 self.static.of_listeners[key] = value
@@ -344,7 +344,7 @@ def _find_listener_problems(config: Config) -> list[str]:
         return ["listeners has only listeners of controllers; a broker needs one for clients"]
     problems = [*_find_address_problems(config)]
     if not problems:
-        problems = [*_find_advertised_problems(config), *_find_inter_broker_problems(config)]
+        problems = [*_find_advertised_problems(config), *_find_listener_name_problems(config)]
     return problems or [*find_security_problems(config)]
 
 
@@ -372,7 +372,7 @@ def _find_advertised_problems(config: Config) -> Iterator[str]:
             )
 
 
-def _find_inter_broker_problems(config: Config) -> Iterator[str]:
+def _find_listener_name_problems(config: Config) -> Iterator[str]:
     names, inter_broker = {listener.name for listener in config.listeners}, config.inter_broker_listener
     if inter_broker not in names:
         yield f"inter.broker.listener.name is {inter_broker}; allowed: {', '.join(sorted(names))}, as in listeners"

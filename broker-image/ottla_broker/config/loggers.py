@@ -34,7 +34,7 @@ def find_level_problems(changes: Mapping[str, str | None]) -> list[str]:
 
 
 def set_levels(changes: Mapping[str, str | None]) -> None:
-    """Sets levels in which `find_level_problems` found none. They last as long as the process."""
+    """Sets levels that `find_level_problems` has found valid. They last as long as the process."""
     for name, level in changes.items():
         _logger(name).setLevel(logging.NOTSET if level is None else LEVELS[level.upper()])
 

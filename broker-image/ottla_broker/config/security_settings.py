@@ -144,8 +144,8 @@ DELEGATION_TOKEN_EXPIRY_TIME_MS = _tokens.row("delegation.token.expiry.time.ms",
     "Time in milliseconds after which a token expires unless it is renewed.")
 DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = _tokens.row(
     "delegation.token.expiry.check.interval.ms", long(at_least=1), 3600000,
-    "Interval in milliseconds at which the controller removes tokens that have expired. Brokers do not accept them "
-    "even before.")
+    "Interval in milliseconds at which the controller removes tokens that have expired. Brokers refuse an expired "
+    "token even before it is removed.")
 
 _authorization = Section("Authorization", BROKER_SETTINGS)
 
@@ -156,8 +156,8 @@ SUPER_USERS = _authorization.row("super.users", principals(), "",
     "Principals that may do every operation. The principal of the brokers themselves belongs here: without a login "
     "they are User:ANONYMOUS, like every client of a listener without a login.")
 RESTRICTED_SUPER_USERS = _authorization.row("restricted.super.users", restricted_super_users(), "",
-    "Principals that may do these operations on every resource of the type, whatever access control entries say, and "
-    "for the rest are as every other: `User:operator=Cluster:Alter,Topic:Create`, entries separated by semicolons. "
+    "Principals that may do these operations on every resource of the type, whatever access control entries say: "
+    "`User:operator=Cluster:Alter,Topic:Create`, separated by semicolons. Entries decide about all other operations. "
     "Operations imply others as in access control entries. The operator of a Cluster is one.", is_ottla_only=True)
 ALLOW_EVERYONE_IF_NO_ACL_FOUND = _authorization.row("allow.everyone.if.no.acl.found", boolean(), False,
     "Whether everything is allowed on a resource that no access control entry matches.")

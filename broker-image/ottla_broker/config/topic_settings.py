@@ -1,8 +1,8 @@
 """Settings of topics, and the broker settings that are their defaults.
 
 The row of a topic setting ends with the broker settings that are its default, of which the first
-that is set applies. One that is given by its name only is declared by that, with the type and the
-default of the topic setting.
+that is set applies. A broker setting that is given only by its name is declared by this row, with
+the type and the default of the topic setting.
 """
 
 from typing import NamedTuple, TypeVar
@@ -107,7 +107,8 @@ TOPIC_MAX_COMPACTION_LAG_MS = _retention.row("max.compaction.lag.ms", long(at_le
     "Maximum time in milliseconds that a replaced record stays before compaction removes it.",
     "log.cleaner.max.compaction.lag.ms")
 _retention.row("min.cleanable.dirty.ratio", double(0, 1), 0.5,
-    "Share of a log that must be uncompacted before it is compacted. Lower keeps the log smaller and costs more I/O.",
+    "Share of a log that must be uncompacted before it is compacted. A lower share keeps the log smaller and costs "
+    "more I/O.",
     "log.cleaner.min.cleanable.ratio")
 _retention.row("file.delete.delay.ms", long(at_least=0), 60000,
     "Time in milliseconds that the files of a deleted segment stay on disk, renamed.", "log.segment.delete.delay.ms")
@@ -189,8 +190,8 @@ TOPIC_FOLLOWER_REPLICATION_THROTTLED_REPLICAS = _replicas.row("follower.replicat
 _dead_letters = Section("Topics: dead letters", TOPIC_SETTINGS, UpdateMode.PER_TOPIC)
 
 ERRORS_DEADLETTERQUEUE_GROUP_ENABLE = _dead_letters.row("errors.deadletterqueue.group.enable", boolean(), False,
-    "Whether the topic may be the dead-letter topic of share groups (`errors.deadletterqueue.topic.name`). Who may "
-    "write to the topics that a group reads can then cause records in this one.", since_kafka="4.4")
+    "Whether the topic may be the dead-letter topic of share groups (`errors.deadletterqueue.topic.name`). Clients "
+    "that may write to the topics that a group reads can then cause records in this one.", since_kafka="4.4")
 
 _tiers = TopicSection(Section("Topics: tiered storage (not implemented)", TOPIC_SETTINGS, UpdateMode.PER_TOPIC))
 _NO_TIERS = "records are kept on the broker's own disks only"

@@ -47,7 +47,7 @@ def plain_text(value: object) -> str:
 
 
 class IntegerRange(NamedTuple):
-    """Integers from `low` to `high`, and those in `also`."""
+    """Integers from `low` to `high`, and the one integer `also` unless it is None."""
 
     low: int
     high: int
