@@ -1,6 +1,5 @@
 """The audit events of requests that change access rules, credentials, quotas, configs, topics and
-features: one event for each rule, credential, quota entity, resource, topic or feature in the
-request.
+features: one event for each rule, user, quota entity, resource, topic or feature in the request.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from ottla_broker.wire.errors import ErrorCode
 CLUSTER_NAME: Final = CLUSTER.name
 CONFIG_RESOURCES: Final = {kind.value: kind.name for kind in ConfigResource}
 REPORTS: Final = (ConfigResource.PIPELINE, ConfigResource.ROLL)
-"""They are repeated every few seconds, and change nothing."""
+"""Resources of reports, which are repeated every few seconds and change nothing."""
 RESOURCE_TYPES: Final = {kind.value: kind.name.upper() for kind in ResourceType}
 
 

@@ -88,7 +88,8 @@ def check_topic_exists(ctx: RequestContext, name: str) -> None:
 
 
 def check_is_this_broker(ctx: RequestContext, name: str) -> None:
-    """Raises INVALID_REQUEST: a broker's settings and loggers are known to that broker only."""
+    """Raises INVALID_REQUEST if the name is that of another broker, which alone knows its settings
+    and loggers."""
     if parse_broker_id(name) != ctx.broker.node_id:
         raise KafkaError(
             ErrorCode.invalid_request, f"this is broker {ctx.broker.node_id}; send this request to broker {name!r}"

@@ -94,7 +94,7 @@ class ConnectionState:
 
 
 class ChargedRequest(Protocol):
-    """A request as handlers charge it to their client's quotas: see `request_quota`."""
+    """A request whose bytes handlers charge to its client's quotas: see `request_quota`."""
 
     throttle_ms: int
 
@@ -112,7 +112,8 @@ class RequestContext:
     handler is written for. `quota`: None where no client quota applies. `trace`: None unless it is
     traced.
 
-    Not a dataclass, as one is made for each request, and compiled ones are made by Python code.
+    Not a dataclass, because one is created for each request, and even in a compiled module the
+    constructor of a dataclass is interpreted.
     """
 
     __slots__ = (

@@ -1,5 +1,5 @@
-"""The current leader of a partition, for the response to a client that asked the wrong broker: it
-needs no Metadata request (KIP-951)."""
+"""The current leader of a partition, for the response to a client that asked the wrong broker and
+then needs no Metadata request (KIP-951)."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -13,7 +13,7 @@ from ottla_broker.security.principal import ANONYMOUS
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 NEVER: Final = cast(TZAware, None)
-"""-1 on the wire: of a token that was not created."""
+"""The times in a response with an error; -1 on the wire."""
 
 
 def check_may_use_tokens(ctx: RequestContext) -> None:

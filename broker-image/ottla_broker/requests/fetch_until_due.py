@@ -154,16 +154,17 @@ class Fetch:
         return buffers
 
     def _is_cacheable(self, data: FetchResponsePartition) -> bool:
-        """True if the same fetch has the same response until the partition changes. Without records
-        that is one that does not wait.
+        """True if the same fetch has the same response until the partition changes. A response
+        without records must have neither an error nor a diverging epoch, and its fetch must not
+        wait.
         """
         if self.size:
             return True
         return self.request.max_wait_ms <= 0 and data.error is ErrorCode.none and data.diverging is None
 
     def _throttled_response(self) -> Buffers:
-        """Empty. A session that this request has begun is ended, and its client begins another one,
-        as with Kafka (KIP-219).
+        """An empty response. A session that this request has begun is ended, and its client begins
+        another one, as with Kafka (KIP-219).
         """
         self._found = []
         session_id = self.session.id
@@ -258,8 +259,8 @@ class DelayedFetch:
 
     def _expire(self) -> None:
         if not self.response.done():
-            enough = self._fetch.read()
-            self.response.complete(self._fetch.response(expired=not enough))
+            is_due = self._fetch.read()
+            self.response.complete(self._fetch.response(expired=not is_due))
 
     def _force_complete(self) -> None:
         if not self.response.done():

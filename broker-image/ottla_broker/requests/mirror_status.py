@@ -190,7 +190,7 @@ def _live_status(
 
 
 def _silence_problem(silence_s: float, max_wait_s: float) -> str:
-    """Empty while the source's silence is within the time that a fetch may wait for records, and
+    """Empty while the source's silence is within the time that a fetch may wait for records plus
     SILENCE_LIMIT_S.
     """
     limit_s = max_wait_s + SILENCE_LIMIT_S

@@ -41,8 +41,8 @@ ApiVersions lists them. Each is one file of `broker-image/ottla_broker/api`, who
 what the API does, what each version added, and what is left out.
 
 - The oldest versions are those of Apache Kafka 4, except for Produce: librdkafka disables
-  compression when a broker does not list Produce 0. Versions 0 to 2 are answered with
-  UNSUPPORTED_VERSION, as by Kafka 4.
+  compression when a broker does not list Produce 0. Versions 0 to 2 of Produce are
+  answered with UNSUPPORTED_VERSION, as by Kafka 4.
 - *Flexible since* is the first version with tagged fields and compact arrays (KIP-482).
 - *Forwarded* APIs may be sent to any broker, which forwards them to the active controller
   (KIP-590).

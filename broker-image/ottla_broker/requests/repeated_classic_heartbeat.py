@@ -77,7 +77,7 @@ def repeat_classic_heartbeat(ctx: RequestContext, header: RequestHeader, frame: 
 
 @cache
 def build_response(version: int, code: int) -> tuple[bytes, bytes]:
-    """What is before the correlation id, and after it."""
+    """The bytes of a Heartbeat response before its correlation id, and those after it."""
     response = HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode(code))
     whole = bytes(write_response(ApiKey.HEARTBEAT, version, 0, response))
     return whole[: CORRELATION_ID.start], whole[CORRELATION_ID.stop :]

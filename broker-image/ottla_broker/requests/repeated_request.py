@@ -55,12 +55,12 @@ class UnparsedRequest:
     def repeat(self, frame: bytearray) -> Reply:
         return None
 
-    def pattern(self, strings: int, flexible: bool = True) -> RequestPattern:
-        """`strings`: number of strings in its body before the epoch. `flexible`: whether it has a
-        flexible version."""
+    def pattern(self, string_count: int, flexible: bool = True) -> RequestPattern:
+        """`string_count`: of the strings in its body before the epoch. `flexible`: whether its
+        version is flexible."""
         cursor = Cursor(self.frame, self.body_offset)
         if flexible:
             skip_tagged_fields(cursor)
-        for _ in range(strings):
+        for _ in range(string_count):
             cursor.read_string(flexible)
         return RequestPattern(self.frame, cursor.at)

@@ -13,6 +13,7 @@ from ottla_broker.wire.batch import Buffer
 
 Buffers = Sequence[Buffer]
 Reply = Buffers | Future[Buffers] | None
+"""None: the client expects no response, or the function leaves the request to another one."""
 
 
 class DeferredResponse(SameTurnFuture[Buffers]):

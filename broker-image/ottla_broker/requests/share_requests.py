@@ -104,8 +104,8 @@ def find_invalid(acknowledgements: Acknowledgements) -> dict[TopicIdPartition, K
 
 
 def find_unannounced_renewals(acknowledgements: Acknowledgements) -> dict[TopicIdPartition, KafkaError]:
-    """The partitions in which a request renews locks, with the error of one that has not announced
-    it.
+    """The partitions in which a request renews locks, with the error for a request that has not
+    announced renewals.
     """
     error = KafkaError(ErrorCode.invalid_request, "acknowledge type 4 (renew) needs IsRenewAck")
     return {

@@ -1,9 +1,9 @@
 """The transaction of a Produce request: the client's right to it, and the verification of each
 partition before its first batch is appended (KIP-890).
 
-A partition in which the producer's transaction is open already needs none, so that only the first
-request of a transaction to a partition waits. While it waits, the connection serves nothing else:
-the batches of a producer keep their order.
+A partition in which the producer's transaction is open already needs no verification, so that only
+the first request of a transaction to a partition waits. While it waits, the connection serves
+nothing else: the batches of a producer keep their order.
 """
 
 import asyncio
