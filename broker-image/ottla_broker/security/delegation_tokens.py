@@ -1,5 +1,5 @@
-"""Delegation tokens (KIP-48): a client that has logged in gets one, and others log in by SCRAM with
-it as its owner.
+"""Delegation tokens (KIP-48): a client that has logged in gets one, with which others log in by
+SCRAM as its owner.
 
 The token's id is the SCRAM username, and the base64 of its HMAC the password. The HMAC-SHA512 of
 the id under `delegation.token.secret.key` is stored nowhere: every broker computes it.

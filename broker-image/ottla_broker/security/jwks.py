@@ -116,8 +116,8 @@ class JsonWebKeySet:
 
     async def wait_for_key(self, key_id: str) -> None:
         """Fetches the set at once if the key is unknown and the set was not fetched for it lately.
-        Returns when it is fetched, or after LOGIN_WAIT_S; the key may still be unknown. Without a
-        fetch to wait for it returns at once.
+        Returns when it is fetched, or after LOGIN_WAIT_S; the key may still be unknown. Returns at
+        once if no fetch is in progress or may begin.
         """
         if self.has_key(key_id):
             return

@@ -1,9 +1,9 @@
 """Validates OAuth access tokens and OpenID Connect's id tokens: JWTs (RFC 7519) that one of the
 endpoint's keys signed.
 
-Signatures are checked by PyJWT. Only algorithms with a public key are accepted: a token that is not
-signed, or by a shared secret, is rejected. The token must say when it was issued and when it
-expires, as in Kafka.
+Signatures are checked by PyJWT. Only algorithms with a public key are accepted: a token without a
+signature, or with one made by a shared secret, is rejected. The token must say when it was issued
+and when it expires, as in Kafka.
 """
 
 from collections.abc import Sequence

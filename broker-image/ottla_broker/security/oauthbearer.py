@@ -1,5 +1,5 @@
-"""OAUTHBEARER, the server's side (RFC 7628, KIP-255, KIP-768): one exchange, and what checks the
-tokens of a listener.
+"""OAUTHBEARER, the server's side (RFC 7628, KIP-255, KIP-768): one exchange, and the validator of a
+listener's tokens.
 
 The client sends its token at once. To a token that is rejected the server responds with
 `{"status":"invalid_token"}`, the client confirms it with one byte, and the login has failed. The

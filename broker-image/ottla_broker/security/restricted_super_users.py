@@ -44,7 +44,7 @@ def _parse_right(text: str) -> tuple[ResourceType, Operation]:
 
 
 def with_implied(rights: Iterable[tuple[ResourceType, Operation]]) -> Rights:
-    """The rights, and those that entries which allow them would imply."""
+    """The rights, and those that they imply in access control entries."""
     given = frozenset(rights)
     return given | {
         (kind, implied)

@@ -1,5 +1,5 @@
 """SASL on one connection of a listener, the server's side: which requests the client may send, and
-by which principal.
+as which principal.
 
 - Until the client has authenticated, only ApiVersions, SaslHandshake and SaslAuthenticate are
   served.
