@@ -1,7 +1,7 @@
 """The HTTP server of all workers on `http.listener`: health and metrics. Each worker serves its own
 at one of the ports after it.
 
-- /livez: 200 while the command runs: it restarts workers itself.
+- /livez: 200 while the command runs, which restarts workers itself.
 - /readyz: 200 while every worker is ready, else 503 with the reasons, one per line.
 - /metrics: the metrics of all workers, distinguished by the label `worker`.
 """

@@ -95,13 +95,13 @@ def _inter_broker_address(config: Config, index: int) -> str:
 
 def _find_port_problems(config: Config, workers: int) -> list[str]:
     """`--workers` takes a range of ports for each address; no two ranges may share a port."""
-    first_ports = {f"{LISTENERS.name}={it}": (it.port, workers) for it in config.listeners}
+    port_ranges = {f"{LISTENERS.name}={it}": (it.port, workers) for it in config.listeners}
     for setting, count in ((HTTP_LISTENER, workers + 1), (SCHEMA_REGISTRY_LISTENER, workers)):
         if (address := config(setting)) is not None:
-            first_ports[f"{setting.name}={address}"] = (address.port, count)
+            port_ranges[f"{setting.name}={address}"] = (address.port, count)
     problems: list[str] = []
     taken: dict[int, str] = {}
-    for name, (first, count) in first_ports.items():
+    for name, (first, count) in port_ranges.items():
         if first == 0 or first + count - 1 > MAX_PORT:
             allowed = f"a port from 1 to {MAX_PORT - count + 1}"
             problems.append(f"{name}: --workers {workers} takes {count} ports from this one; allowed: {allowed}")
