@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-MAX_REQUEST_BYTES: Final = 8 << 10  # with a larger one, waking is the smaller part of the cost
+MAX_REQUEST_BYTES: Final = 8 << 10  # with a larger request, waking is the smaller part of the cost
 SHARES_PER_POLL: Final = 16  # quick requests that pay for one poll without a request
 MAX_SHARES: Final = 10 * SHARES_PER_POLL
 

@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = services.new_frames()
         self._queue: list[tuple[bytearray, float]] = []  # requests that wait for their turn, and since when
         self._queued_bytes = 0
-        self._working: Future[Buffers] | None = None  # the one request that is not a produce
+        self._working: Future[Buffers] | None = None  # of the one request in progress that is not pipelined
         self._templates = ProduceTemplates(services.templates)
         self._heartbeat: bytearray | None = None  # served at the end of this turn
         self._joined = 0  # requests in the turn that is not completed

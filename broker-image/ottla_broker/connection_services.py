@@ -32,8 +32,8 @@ class ConnectionServices(Generic[C]):
     creates the session of a new connection, by the names of the listeners with SASL.
     `principal_mappers`: by the names of the listeners where certificates of clients are their
     logins. `sample_trace`: the trace of a request that is chosen to have one; None unless tracing
-    is on. `on_open`: returns None, or refuses the connection, which is then closed after as many
-    seconds.
+    is on. `on_open`: returns None, or the seconds after which to close a connection that it
+    refuses.
     """
 
     dispatcher: RequestDispatcher

@@ -8,7 +8,7 @@ UNITS_PER_SECOND: Final = 1 << 15
 """The first bucket ends at one unit, 31 µs; each further bucket ends at twice the time."""
 BUCKETS: Final = 64
 SHOWN_BUCKETS: Final = 22
-"""The last one that metrics show ends at 64 s."""
+"""The last bucket that metrics show ends at 64 s."""
 WINDOW_S: Final = 300.0
 SNAPSHOT_INTERVAL_S: Final = 60.0
 
@@ -66,7 +66,7 @@ def estimate_quantile(counts: Sequence[int], quantile: float) -> float:
 
 
 class RecentCounts:
-    """The counts of a histogram of the last WINDOW_S, from snapshots that its readers cause."""
+    """The counts of a histogram over the last WINDOW_S, from snapshots that its readers cause."""
 
     def __init__(self) -> None:
         self._snapshots: deque[tuple[float, list[int]]] = deque()

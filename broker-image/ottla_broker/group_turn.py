@@ -26,7 +26,7 @@ ALONE_S: Final = 0.001
 
 class MemberConnection(Protocol):
     def serve_heartbeat(self, received_s: float) -> None:
-        """Called at the end of a turn. `received_s`: when it was received. Raises nothing."""
+        """Called at the end of a turn. `received_s`: when the heartbeat came. Raises nothing."""
         ...
 
 
@@ -47,7 +47,7 @@ class GroupTurn:
         self._is_scheduled = False
         self._scheduled_s = 0.0
         self.is_alone = False
-        self._last: MemberConnection | None = None  # that has sent a request, at `_last_s`
+        self._last: MemberConnection | None = None  # the last that sent a request, at `_last_s`
         self._last_s = 0.0
         self._heartbeats: deque[tuple[MemberConnection, float]] = deque()
         self._unsent: list[UnsentResponse] = []

@@ -47,7 +47,7 @@ class PauseMonitor:
             self._schedstat = os.open(SCHEDSTAT, os.O_RDONLY)
         except OSError:
             self._schedstat = None
-        self._wait()
+        self._set_timer()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -57,7 +57,7 @@ class PauseMonitor:
             os.close(self._schedstat)
             self._schedstat = None
 
-    def _wait(self) -> None:
+    def _set_timer(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._check, self._read_times())
 
     def _check(self, before: ThreadTimes) -> None:
@@ -65,7 +65,7 @@ class PauseMonitor:
         elapsed_s = now.clock_s - before.clock_s
         if elapsed_s - self._interval_s > self._max_pause_s:
             logger.warning("%s", describe_pause(before, now))
-        self._wait()
+        self._set_timer()
 
     def _read_times(self) -> ThreadTimes:
         queued_s = 0.0

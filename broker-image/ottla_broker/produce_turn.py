@@ -58,8 +58,8 @@ class ProducerConnection(Protocol):
 
 
 TurnRequest = tuple[ProducerConnection, bytearray, ProduceTemplate, int, int, int]
-"""`frame` is the request without its size; then its template, the partition, and where the records
-in the frame start and end.
+"""The connection; the frame of the request, without its size; its template; the partition; where
+the records in the frame start and end.
 """
 
 

@@ -7,14 +7,14 @@ to gain from that, and with a large buffer it can send the next request while th
 one: bench line produce-1k is 1,540 instead of 1,140 MB/s, and the 99th percentile of latency under
 load no higher (medians of four runs; with the operating system's buffer it is twice as high).
 
-- From its LARGE_IN_ROW-th consecutive large request on a connection has a large buffer, which the
-  client may fill until its first smaller request. A producer that only catches up after a pause
+- A connection gets a large buffer with its LARGE_IN_ROW-th consecutive large request, and the
+  client may fill it until its first smaller request. A producer that only catches up after a pause
   does not send as many.
 - After the smaller request the buffer keeps its size, and only the TCP window is limited again: if
   the buffer became smaller, the kernel would drop what was sent already, and the client would send
   it again after 0.2 s.
 - How much a kernel can allow is decided while the client connects, by the buffer of the listening
-  socket. So that one has the operating system's.
+  socket. So the listening socket keeps the operating system's buffer.
 """
 
 import asyncio

@@ -88,7 +88,8 @@ class RequestTimes:
 
 
 def api_title(api: int) -> str:
-    """The name that Kafka's metrics give to requests: those of consumers and followers are two."""
+    """The name that Kafka's metrics give to requests: Fetch has one for consumers and one for
+    followers."""
     if api == ApiKey.FETCH:
         return "FetchConsumer"
     return "FetchFollower" if api == FOLLOWER_FETCH else ApiKey(api).title
