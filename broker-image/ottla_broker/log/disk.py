@@ -134,16 +134,16 @@ class OsFile:
         return data
 
     def append(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
-        wanted = sum(map(len, buffers))
+        size = sum(map(len, buffers))
         try:
             written = os.pwritev(self._fd, buffers, self._size)
-            if written < wanted:
+            if written < size:
                 self._write_rest(b"".join(buffers)[written:], self._size + written)
         except OSError:
             os.ftruncate(self._fd, self._size)
             raise
-        self._size += wanted
-        return wanted
+        self._size += size
+        return size
 
     def _write_rest(self, rest: bytes, at: int) -> None:
         view = memoryview(rest)

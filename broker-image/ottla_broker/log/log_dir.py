@@ -51,9 +51,8 @@ class LogDir:
     it works.
 
     `previous_broker_epoch`: epoch of the broker that stopped cleanly here (KIP-966); NO_EPOCH
-    without one.
-    `broker_epoch`: this broker's epoch; set at the registration and stored in the clean shutdown
-    file.
+    without one. `broker_epoch`: this broker's epoch; set at the registration and stored in the
+    clean shutdown file.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ class LogDirMaintenance:
                 await asyncio.sleep(0)
 
     async def checkpoint_rolled_logs(self) -> None:
-        """Syncs closed segments before later segments reach the device."""
+        """Checkpoints the logs that have rolled, which syncs their closed segments."""
         async for log in self._working_logs():
             if log.flush.has_rolled_segment:
                 log.flush.has_rolled_segment = False

@@ -4,8 +4,8 @@ followers and the broker itself read from it.
 It belongs to the event loop's thread. An append waits there for the write into the page cache and,
 where a new segment begins, possibly for a sync of the folder. A truncation waits for the device.
 All other fsyncs run in another thread (`log.flush`). `log.recovery` opens it. Appending and reading
-the tail, the hot paths, are here. The other operations are functions over `LogState`, in
-modules named for them.
+the tail, the hot paths, are here. The other operations are functions over `LogState`, in modules
+named for them.
 """
 
 from collections.abc import Sequence

@@ -193,7 +193,7 @@ class LogRecovery:
     def _rebuild_missing_indexes(self, names: set[str]) -> None:
         """Rebuilds missing indexes, after a crash only those below the recovery point: above it
         `_recover_after_crash` rebuilds all."""
-        tail = (
+        recovery_start = (
             len(self.log.segments)
             if self.checkpoint.clean
             else self.log.segments.index_of_offset(self.checkpoint.recovery_point)
@@ -202,10 +202,10 @@ class LogRecovery:
             present = all(path.rpartition("/")[2] in names for path in (segment.offsets.path, segment.times.path))
             if present or segment.size <= self._index_interval:
                 continue
-            if at < tail:
+            if at < recovery_start:
                 self._log_repair(segment.path, "rebuilt an index that was missing")
                 segment.rebuild_indexes(self._index_interval)
-            elif at == tail:
+            elif at == recovery_start:
                 self._unindexed = segment
 
     # --- after a clean stop

@@ -102,7 +102,7 @@ class Segment:
     # --- writing
 
     def must_roll(self, size: int, last_offset: int, timestamp: int, now_ms: int, config: LogConfig) -> bool:
-        """True if the next `size` bytes belong into a new segment."""
+        """True if the next `size` bytes need a new segment."""
         if self.unindexed_bytes > config.index_interval_bytes and self._indexes_full(config.segment_index_bytes):
             return True
         if not self.size:
@@ -159,8 +159,8 @@ class Segment:
         return self._max_timestamp_and_offset
 
     def seal(self) -> None:
-        """Saves the indexes at the segment's end: the last time index entry holds its largest
-        timestamp."""
+        """Completes and saves the indexes: the last entry of the time index holds the segment's
+        largest timestamp."""
         if self.size:
             self.times.append(self.max_timestamp_and_offset)
         self.save_indexes()
@@ -228,8 +228,8 @@ class Segment:
         return None
 
     def iter_batches(self, start: int) -> Iterator[BatchLocation]:
-        """Batches from position `start` on; reads only the bytes with their offsets and lengths.
-        Raises CorruptSegment.
+        """Batches from position `start` on, of which only offsets and lengths are parsed. Raises
+        CorruptSegment.
         """
         for position, size, base, last, _, _ in self._walk(start):
             yield BatchLocation(position, size, base, last)

@@ -43,7 +43,7 @@ API_KEYS: Final = frozenset(int(key) for key in ApiKey)
 
 
 class CloseConnection(Exception):
-    """A handler closes the connection: the only way to report an error to a producer with
+    """Raised to close the connection where no response can report the error, as to a producer with
     acks=0.
     """
 

@@ -62,7 +62,8 @@ class Fetch:
 
     def read(self) -> bool:
         """Reads the available records. True if the response is due: `min_bytes` are there, a limit
-        leaves records out, a partition has an error, or the reader has a reason of its own.
+        leaves records out, a partition has an error other than NotYet, or the reader has a reason
+        of its own.
         """
         size, due, limit, reader = 0, False, self.limit, self._reader
         found = self._found = []

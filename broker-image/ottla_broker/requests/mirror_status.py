@@ -55,9 +55,9 @@ error.
 class PartitionStatus(msgspec.Struct, frozen=True, rename="camel"):
     """`end`: the log's end offset here, or after a failover the first offset of this cluster's own
     records. `source_end`: the source's high watermark as last read. `lag_seconds`: how long records
-    have been missing here. `diverging`: records that are here and not at the source. `lag_bytes`:
-    an estimate. `silent_seconds`: time since the source's last response. `why`: why the state is
-    not the desired one."""
+    have been missing here. `diverging`: number of records that are here and not at the source.
+    `lag_bytes`: an estimate. `silent_seconds`: time since the source's last response. `why`: why
+    the state is not the desired one."""
 
     state: State
     end: int

@@ -39,7 +39,8 @@ RESPONSE_EPOCH: Final = slice(-10, -6)
 class RepeatableHeartbeat:
     """The last heartbeat that was parsed. It said nothing but its epoch.
 
-    `ctx`: its context. `response`: the last one without an assignment, and `interval_ms` in it.
+    `ctx`: its context. `response`: the last response without an assignment; empty before the first.
+    `interval_ms`: the heartbeat interval in that response.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class RequestQuota:
         be empty.
 
         A single batch may be larger than all windows of the quota together allow. It is sent to a
-        consumer that has used nothing of its quota, which could never read on otherwise, and the
+        consumer whose quota is unused, because the consumer could never read on otherwise, and the
         consumer is throttled afterwards.
         """
         if self.throttle_ms:
@@ -129,7 +129,7 @@ class MutationQuota:
         if manager.is_active:
             self._mutations = manager.of_client(ctx.connection.principal.name, ctx.client_id or "").mutations
 
-    def charge(self, partitions: int) -> None:
+    def charge(self, partition_count: int) -> None:
         """Raises THROTTLING_QUOTA_EXCEEDED, from `strict_since` on; then nothing is charged."""
         if (quota := self._mutations) is None:
             return
@@ -140,7 +140,7 @@ class MutationQuota:
                 ErrorCode.throttling_quota_exceeded,
                 f"controller_mutation_rate={quota.limit:g} is exceeded; try again in {throttle_s:.3f} s",
             )
-        quota.take(partitions, now_s)
+        quota.take(partition_count, now_s)
         if not self._is_strict and (throttle_s := quota.throttle_time_s(now_s)) > 0:
             self._throttle(throttle_s)
 

@@ -55,7 +55,8 @@ class RequestTransaction:
         self._results: dict[TxnPartition, ErrorCode] = {}
 
     def find_unverified(self, request: ProduceRequest) -> Unverified:
-        """The partitions in which the request begins a transaction, by producer."""
+        """Begins the verification of the partitions in which the request begins a transaction, and
+        returns these by producer."""
         found: Unverified = {}
         transactions = self._context.broker.transactions
         if not self._is_authorized or not (self._adds_partitions or transactions.verifies_partitions):

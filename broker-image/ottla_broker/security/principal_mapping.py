@@ -96,13 +96,13 @@ def _parse_replacement(rule: str, text: str, pattern: re.Pattern[str]) -> list[s
     return parts
 
 
-def _find_group(digits: str, groups: int) -> list[str | int]:
+def _find_group(digits: str, group_count: int) -> list[str | int]:
     """Splits the digits after a `$` into the number of a group and literal text: the number is the
-    longest prefix that is not above `groups`, the number of groups. Without such a prefix all is
-    literal, with its `$`.
+    longest prefix that is not above `group_count`. Without such a prefix all is literal, with its
+    `$`.
     """
     for length in range(len(digits), 0, -1):
-        if int(digits[:length]) <= groups:
+        if int(digits[:length]) <= group_count:
             return [int(digits[:length]), digits[length:]]
     return [f"${digits}"]
 

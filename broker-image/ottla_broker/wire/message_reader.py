@@ -102,7 +102,7 @@ class Cursor:
             raise MalformedMessage(f"the string before {self.at} is not UTF-8") from error
 
     def read_array_length(self, flexible: bool) -> int:
-        """Elements of an array; −1 for null."""
+        """The number of elements of an array; −1 for null."""
         count: int = self.read_varint() - 1 if flexible else self.read_fixed(_I32)
         if count > self.end - self.at or count > self.elements or count < -1:
             raise MalformedMessage(

@@ -26,5 +26,5 @@ def murmur2(data: bytes) -> int:
 
 
 @lru_cache(maxsize=1 << 16)
-def partition_for_key(key: bytes, partitions: int) -> int:
-    return (murmur2(key) & 0x7FFF_FFFF) % partitions
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    return (murmur2(key) & 0x7FFF_FFFF) % partition_count

@@ -43,23 +43,23 @@ class WorkerPlan:
     http: HttpAddress | None
 
 
-def plan_workers(config: Config, workers: int, existing: Mapping[str, Collection[str]]) -> tuple[WorkerPlan, ...]:
+def plan_workers(config: Config, worker_count: int, existing: Mapping[str, Collection[str]]) -> tuple[WorkerPlan, ...]:
     """`existing`: names of the files in each of log.dirs. Raises SettingError with every problem
     that keeps the workers from starting side by side.
     """
-    problems = [*_find_port_problems(config, workers), *_find_directory_problems(config, workers, existing)]
+    problems = [*_find_port_problems(config, worker_count), *_find_directory_problems(config, worker_count, existing)]
     if (listener := config(HTTP_SECURITY_LISTENER)) is not None:
         problems.append(
             f"{HTTP_SECURITY_LISTENER.name}={listener}: --workers serves HTTP without TLS; allowed: not set"
         )
     if problems:
         raise SettingError(problems)
-    own = [_inter_broker_address(config, index) for index in range(workers)]
+    own = [_inter_broker_address(config, index) for index in range(worker_count)]
     given = [format_host_and_port(*server) for server in config.quorum_bootstrap_servers]
     servers = ",".join(dict.fromkeys([*given, *own]))
     is_new = not any(name.startswith(DIRECTORY_PREFIX) for names in existing.values() for name in names)
     founds = config(CLUSTER_FOUND) if given else is_new
-    return tuple(_plan_worker(config, index, servers, founds=founds and index == 0) for index in range(workers))
+    return tuple(_plan_worker(config, index, servers, founds=founds and index == 0) for index in range(worker_count))
 
 
 def _plan_worker(config: Config, index: int, servers: str, *, founds: bool) -> WorkerPlan:
@@ -93,10 +93,10 @@ def _inter_broker_address(config: Config, index: int) -> str:
     return format_host_and_port(host, listener.port + index)
 
 
-def _find_port_problems(config: Config, workers: int) -> list[str]:
+def _find_port_problems(config: Config, worker_count: int) -> list[str]:
     """`--workers` takes a range of ports for each address; no two ranges may share a port."""
-    port_ranges = {f"{LISTENERS.name}={it}": (it.port, workers) for it in config.listeners}
-    for setting, count in ((HTTP_LISTENER, workers + 1), (SCHEMA_REGISTRY_LISTENER, workers)):
+    port_ranges = {f"{LISTENERS.name}={it}": (it.port, worker_count) for it in config.listeners}
+    for setting, count in ((HTTP_LISTENER, worker_count + 1), (SCHEMA_REGISTRY_LISTENER, worker_count)):
         if (address := config(setting)) is not None:
             port_ranges[f"{setting.name}={address}"] = (address.port, count)
     problems: list[str] = []
@@ -104,20 +104,20 @@ def _find_port_problems(config: Config, workers: int) -> list[str]:
     for name, (first, count) in port_ranges.items():
         if first == 0 or first + count - 1 > MAX_PORT:
             allowed = f"a port from 1 to {MAX_PORT - count + 1}"
-            problems.append(f"{name}: --workers {workers} takes {count} ports from this one; allowed: {allowed}")
+            problems.append(f"{name}: --workers {worker_count} takes {count} ports from this one; allowed: {allowed}")
             continue
         ports = range(first, first + count)
         if (shared := next((port for port in ports if port in taken), None)) is not None:
             problems.append(
-                f"{name}: --workers {workers} takes ports {first} to {ports[-1]}, of which {taken[shared]} takes "
+                f"{name}: --workers {worker_count} takes ports {first} to {ports[-1]}, of which {taken[shared]} takes "
                 f"{shared}; leave room for {count} ports after each address"
             )
         taken.update(dict.fromkeys(ports, name))
     return problems
 
 
-def _find_directory_problems(config: Config, workers: int, existing: Mapping[str, Collection[str]]) -> list[str]:
-    ids = range(config.node_id, config.node_id + workers)
+def _find_directory_problems(config: Config, worker_count: int, existing: Mapping[str, Collection[str]]) -> list[str]:
+    ids = range(config.node_id, config.node_id + worker_count)
     problems = []
     for path in config.log_dirs:
         names = existing.get(path, ())
@@ -129,7 +129,7 @@ def _find_directory_problems(config: Config, workers: int, existing: Mapping[str
         started = {f"{DIRECTORY_PREFIX}{it}" for it in ids}
         for name in sorted(it for it in names if it.startswith(DIRECTORY_PREFIX) and it not in started):
             problems.append(
-                f"{LOG_DIRS.name}={path}: no worker would use {path}/{name}: --workers {workers} starts brokers "
+                f"{LOG_DIRS.name}={path}: no worker would use {path}/{name}: --workers {worker_count} starts brokers "
                 f"{ids[0]} to {ids[-1]}. Start as many as before, or drain and unregister the broker and remove its "
                 "directory"
             )
