@@ -15,7 +15,7 @@ SAMPLE: Final = "ottla_broker.produce_turn"
 
 
 def hot_paths_build() -> Literal["compiled", "pure"]:
-    """Imports nothing."""
+    """Imports none of the modules."""
     spec = find_spec(SAMPLE)
     return "pure" if spec is None or spec.origin is None or spec.origin.endswith(".py") else "compiled"
 

@@ -82,8 +82,7 @@ class Server:
     on the running loop.
 
     `listen_on`: replaced by tests without sockets. `busy_poll`: None where it is disabled or not
-    affordable, and on a loop of virtual time.
-    `sample_trace`: see `ConnectionServices`.
+    affordable, and on a loop of virtual time. `sample_trace`: see `ConnectionServices`.
     """
 
     def __init__(
