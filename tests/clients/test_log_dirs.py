@@ -66,6 +66,11 @@ def replicas(broker: BrokerProcess, topic: str) -> dict[int, dict[str, bool]]:
     return found
 
 
+def failed_directories(broker: BrokerProcess) -> list[str]:
+    described = send(broker, "describe_log_dirs", 4, topics=None).results
+    return [Path(it.log_dir).name for it in described if it.error_code is ErrorCode.kafka_storage_error]
+
+
 def test_new_partitions_go_to_the_directory_with_the_fewest(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name, 9)
     counts = [len(list(folder.glob(f"{name}-?"))) for folder in map(Path, broker.settings["log.dirs"].split(","))]
@@ -126,6 +131,22 @@ def test_a_move_is_described_can_be_cancelled_and_continues_after_a_restart(
     throttle(broker, 1 << 30)
     eventually(lambda: replicas(broker, name) == {0: {first.name: False}}, message="the replica has moved")
     assert len(rd.consume(broker.bootstrap, name)) == 20_000
+
+
+def test_replicas_move_between_the_others_while_a_directory_has_failed(
+    broker: BrokerProcess, folders: list[Path], name: str
+) -> None:
+    rd.create_topic(broker.bootstrap, name)
+    [home] = replicas(broker, name)[0]
+    failed, goal = [folder for folder in folders if folder.name != home]
+    failed.rename(failed.with_suffix(".away"))
+    failed.write_text("no directory")
+    assert move(broker, failed, name) is ErrorCode.kafka_storage_error
+    rd.create_topic(broker.bootstrap, f"{name}-more", partitions=3)  # at least one in that directory
+    eventually(lambda: failed_directories(broker) == [failed.name], message="the directory has failed")
+    assert move(broker, failed, name) is ErrorCode.kafka_storage_error
+    assert move(broker, goal, name) is ErrorCode.none
+    eventually(lambda: replicas(broker, name) == {0: {goal.name: False}}, message="the replica has moved")
 
 
 def throttle(broker: BrokerProcess, bytes_per_s: int) -> None:

@@ -67,8 +67,8 @@ class ReplicaMover:
         target = next((one for one in self._log_dirs if one.absolute_path == path), None)
         if target is None:
             raise KafkaError(ErrorCode.log_dir_not_found, f"{path} is none of log.dirs")
-        if failed := next((one for one in self._log_dirs if one.failure is not None), None):
-            raise KafkaError(ErrorCode.kafka_storage_error, f"log directory {failed.path} is offline")
+        if target.failure is not None:
+            raise KafkaError(ErrorCode.kafka_storage_error, f"log directory {path} is offline")
         moving = self._moves.get(key)
         if moving is not None and moving[0].target is not target:
             self.cancel_move(topic, partition)
