@@ -1,8 +1,8 @@
 """AddOffsetsToTxn (25), versions 0–4.
 
 - Adds the partition of `__consumer_offsets` that keeps a group to a producer's transaction, so that
-  TxnOffsetCommit can commit the group's offsets in it. Producers of transaction version 2 leave it
-  out.
+  TxnOffsetCommit can commit the group's offsets in it. Producers of transaction version 2 do not
+  send this request.
 - v2 adds PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH).
 """
 
@@ -32,7 +32,7 @@ API = Api(
 )
 
 PRODUCER_FENCED_SINCE: Final = 2
-CLIENT_VERSION: Final = 0  # of the transaction: producers of transaction version 2 do not send this request
+CLIENT_VERSION: Final = 0  # transaction version: producers of version 2 do not send this request
 
 
 @API.handler()

@@ -83,7 +83,7 @@ async def add_partitions(ctx: RequestContext, request: RequestOfClient) -> Respo
 
 
 def find_invalid(ctx: RequestContext, partitions: Iterable[TxnPartition]) -> Codes:
-    """The partitions that the client may not add."""
+    """Error codes of the partitions that do not exist or that the client may not write to."""
     codes: Codes = {}
     for at in partitions:
         if not ctx.is_authorized(Operation.write, Resource.topic(at.topic)):
@@ -150,8 +150,8 @@ def build_topics(
                     partition_index=cast(i32, at.partition),
                     partition_error_code=codes.get(at, ErrorCode.operation_not_attempted),
                 )
-                for at in found
+                for at in of_topic
             ),
         )
-        for name, found in groupby(partitions, key=lambda at: at.topic)
+        for name, of_topic in groupby(partitions, key=lambda at: at.topic)
     )

@@ -5,8 +5,8 @@
 - The leader waits until the broker has caught up, and for the change before this one, up to the
   request's timeout: REQUEST_TIMED_OUT after it. DUPLICATE_VOTER when the broker is a voter, with
   any directory id.
-- Removes the value with which RemoveRaftVoter keeps the broker from the voters, also when the
-  addition then fails.
+- Removes the broker's `controller.quorum.auto.join.enable=false`, which RemoveRaftVoter sets, even
+  if the addition then fails.
 - The listeners are those of the request until the broker registers: then its inter-broker listener
   counts.
 - v1's flag for a response before the change is committed is accepted, and the response still waits.

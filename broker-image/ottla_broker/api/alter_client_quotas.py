@@ -1,9 +1,9 @@
 """AlterClientQuotas (49), versions 0–1.
 
-- Sets and removes quotas of users, client ids, both, and IP addresses (KIP-546, KIP-612); needs
-  ALTER_CONFIGS on the cluster. All entities that are valid change in one commit.
-- Each entity has one result, and changes as a whole or not at all: INVALID_REQUEST says what is
-  allowed. An entity or a key that a request names twice is invalid.
+- Sets and removes quotas of users, of client ids, of pairs of them, and of IP addresses (KIP-546,
+  KIP-612); needs ALTER_CONFIGS on the cluster. All entities that are valid change in one commit.
+- Each entity has one result, and changes as a whole or not at all. The message of INVALID_REQUEST
+  says what is allowed. An entity or a key that a request names twice is invalid.
 - An IP address is written as such: host names are not resolved.
 - v1 is flexible.
 """

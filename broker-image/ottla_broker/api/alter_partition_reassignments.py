@@ -58,10 +58,10 @@ async def alter_partition_reassignments(
         for one in topic.partitions
         if times[topic.name, one.partition_index] == 1
     ]
-    done = await ctx.broker.active_controller().replication_control.reassign_partitions(
+    results = await ctx.broker.active_controller().replication_control.reassign_partitions(
         moves, same_factor=not request.allow_replication_factor_change
     )
-    outcomes = {(move.topic, move.partition): outcome or NO_ERROR for move, outcome in zip(moves, done, strict=True)}
+    outcomes = {(move.topic, move.partition): outcome or NO_ERROR for move, outcome in zip(moves, results, strict=True)}
     return build_response(request, NO_ERROR, defaultdict(lambda: NAMED_TWICE, outcomes))
 
 

@@ -7,7 +7,7 @@
 - LOG_DIR_NOT_FOUND: the path is none of log.dirs. KAFKA_STORAGE_ERROR: that directory or the
   partition is offline. INVALID_TOPIC_EXCEPTION: the name is too long for the folder of a copy.
 - UNKNOWN_TOPIC_OR_PARTITION, or REPLICA_NOT_AVAILABLE if only other brokers have replicas of the
-  partition: one that comes to this broker will be created in that directory.
+  partition: one that this broker gets later is created in that directory.
 - Clients that may not alter the cluster get CLUSTER_AUTHORIZATION_FAILED for each partition.
 - v1 differs in throttling only; v2 is flexible.
 """

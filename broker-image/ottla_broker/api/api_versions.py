@@ -1,6 +1,7 @@
 """ApiVersions (18), versions 0–4.
 
-- Answers which APIs the broker serves in which versions. Clients send it first on every connection.
+- Lists the APIs that the broker serves, with their versions. Clients send it first on every
+  connection.
 - A version above the broker's is answered in version 0 with UNSUPPORTED_VERSION and the list, so
   that a newer client can step down (KIP-511). The dispatcher does that, because such a request
   cannot be read.

@@ -1,11 +1,11 @@
 """BrokerHeartbeat (63), versions 0–2: between brokers only, handled by the active controller.
 
 - Extends a broker's session. A registered broker that wants to serve and has applied the metadata
-  up to its own registration, and to where it was last fenced, is unfenced; one that wants to be
-  fenced is fenced.
+  up to its own registration and its last fencing is unfenced; one that wants to be fenced is
+  fenced.
 - `want_shut_down`: the controller moves leaderships away from the broker while it still serves.
-  `should_shut_down` in the response: that is done, every other live broker has applied it, and the
-  broker is fenced.
+  `should_shut_down` in the response: the leaderships have moved, every other live broker has
+  applied that, and the broker is fenced.
 - BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: the broker has to register again, or another
   process has replaced it. NOT_CONTROLLER also while the controller hears from no majority of the
   voters.

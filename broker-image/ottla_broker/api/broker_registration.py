@@ -4,7 +4,7 @@
   registered as fenced; the response contains its broker epoch.
 - The same process may register again, and keeps its epoch while nothing has changed. Another
   process with the id of a live broker is DUPLICATE_BROKER_REGISTRATION, unless it has a log
-  directory of that broker, which therefore has ended.
+  directory of that broker: then that broker's process has ended.
 - v3 adds `previous_broker_epoch`, read from the marker of a clean shutdown. If it is not the epoch
   the broker had, the broker may have lost unsynced records and is removed from ISRs. The same holds
   for partitions of a directory that is missing.

@@ -1,7 +1,7 @@
 """CreatePartitions (37), versions 0–3.
 
-- Increases the number of partitions of topics, placed by the controller or as requested; never
-  decreases it.
+- Increases the number of partitions of topics, and never decreases it. The controller places the
+  new partitions unless the request does.
 - A mirrored topic has as many partitions as its source: POLICY_VIOLATION.
 - New partitions count against the client's `controller_mutation_rate`. Since v3 topics above it are
   THROTTLING_QUOTA_EXCEEDED (KIP-599); before, they grow and the client is throttled afterwards.

@@ -1,6 +1,6 @@
 """DeleteRecords (21), versions 0–2.
 
-- Raises a partition's log start offset, or with −1 to the high watermark.
+- Raises a partition's log start offset to the requested offset, or for −1 to the high watermark.
 - Answered with the low watermark, the lowest log start offset of the replicas on live brokers, once
   it is high enough. After the timeout, which is one for all partitions: REQUEST_TIMED_OUT, and the
   records are deleted nevertheless.

@@ -75,7 +75,8 @@ async def delete_by_name_or_id(ctx: RequestContext, request: DeleteTopicsRequest
 
 
 def find_name(ctx: RequestContext, topic: DeleteTopicState) -> str | None:
-    """None if no topic has the id, and without name and id."""
+    """The name that the request gives, or that of the topic with the id. None if no topic has the
+    id, or if the request gives neither."""
     if topic.name is not None or topic.topic_id is None:
         return topic.name
     found = ctx.broker.image.topic_by_id(topic.topic_id)

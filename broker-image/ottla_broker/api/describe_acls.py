@@ -5,7 +5,7 @@
 - The pattern type MATCH selects the entries that apply to a resource: by its name, by a prefix, or
   by `*` (KIP-290).
 - Without an authorizer it answers SECURITY_DISABLED, as Kafka does; a filter with an unknown code
-  INVALID_REQUEST.
+  is INVALID_REQUEST.
 - v2 is flexible; v3 adds resources of users.
 """
 

@@ -4,11 +4,11 @@
   listener.
 - Every broker can be the controller, so there are no controller endpoints: requesting them is
   MISMATCHED_ENDPOINT_TYPE.
-- The controller is −1 while none is known. Metadata names the last one then, so that clients send
-  requests, which wait for the next.
+- The controller is −1 while none is known. Metadata names the last controller in that case, so that
+  clients send requests, which wait for the next one.
 - Fenced brokers are omitted, unless v2's flag includes them. v1 adds the endpoint type (KIP-919).
-- Another broker gets a response while this one starts, with an empty id before this one belongs to
-  a cluster.
+- While this broker starts, only other brokers get a response. The cluster id in it is empty until
+  this broker belongs to a cluster.
 - Authorized operations are returned to clients that may describe the cluster.
 """
 

@@ -12,7 +12,7 @@
   SCRAM credentials in the text form of Kafka's tools, for mirrors. The report of a pipeline (type
   104), or those of all for the empty name, and the report of a rolling restart (type 105) are in
   the memory of the active controller.
-- No names requested means all. v3 adds types and documentation; v4 is flexible.
+- If the request names no configs, it gets all. v3 adds types and documentation; v4 is flexible.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """DescribeDelegationToken (41), versions 1–3.
 
 - Lists the tokens that the client owns or may renew, and others with DESCRIBE on the token or
-  DESCRIBE_TOKENS on its owner (KIP-373); of some owners alone where the request names them.
+  DESCRIBE_TOKENS on its owner (KIP-373); if the request has a list of owners, only theirs.
 - The response has the HMACs: a client that may describe a token can log in with it.
 - A client that has not logged in, or has logged in with a token, gets
   DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Without `delegation.token.secret.key` the error is

@@ -85,19 +85,22 @@ async def describe_log_dir(
 def describe_topics(
     ctx: RequestContext, directory: LogDir, requested: RequestedPartitions
 ) -> tuple[DescribeLogDirsTopic, ...]:
-    found: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
 
     def is_requested(topic: str, partition: int) -> bool:
         return topic != METADATA_TOPIC and (requested is None or partition in requested.get(topic, ()))
 
     for (topic, partition), log in sorted(directory.logs.items()):
         if is_requested(topic, partition):
-            found[topic].append(describe_partition(partition, log, max(0, log.high_watermark - log.end), False))
+            by_topic[topic].append(describe_partition(partition, log, max(0, log.high_watermark - log.end), False))
     for (topic, partition), log in sorted(directory.future_logs.items()):
         moving = ctx.broker.partitions.get(topic, partition)
         if is_requested(topic, partition) and moving is not None:
-            found[topic].append(describe_partition(partition, log, max(0, moving.log.end - log.end), True))
-    return tuple(DescribeLogDirsTopic(name=TopicName(topic), partitions=tuple(held)) for topic, held in found.items())
+            by_topic[topic].append(describe_partition(partition, log, max(0, moving.log.end - log.end), True))
+    return tuple(
+        DescribeLogDirsTopic(name=TopicName(topic), partitions=tuple(partitions))
+        for topic, partitions in by_topic.items()
+    )
 
 
 def describe_partition(partition: int, log: PartitionLog, lag: int, is_future: bool) -> DescribeLogDirsPartition:

@@ -2,8 +2,8 @@
 recover`.
 
 - Describes this broker's replica of the metadata log: its log directory, cluster, epoch, log end
-  and voters. Needs no leader, and is answered before the broker is ready, so that it can be asked
-  why a cluster has no leader.
+  and voters. It needs no leader and is answered before the broker is ready, so that it can help to
+  find out why a cluster has no leader.
 - `leader_id` is −1 unless this broker leads or receives responses of the leader.
 """
 

@@ -4,9 +4,9 @@
   their log end offset on disk and the time of their last fetch. Only the leader knows: other
   brokers forward the request.
 - Voters are those of the newest voter set in the log, which is in effect from its append on.
-- Times are the leader's wall clock: now for itself, −1 for a voter that has not fetched in this
-  epoch. An observer that copies from a voter fetches from the leader every ten seconds, and its
-  values are of that fetch.
+- Times are by the leader's wall clock: the present time for the leader itself, −1 for a voter that
+  has not fetched in this epoch. An observer that copies from a voter fetches from the leader every
+  ten seconds, and its values are of that fetch.
 - v1 adds those times, v2 directory ids, voters' endpoints and messages.
 """
 

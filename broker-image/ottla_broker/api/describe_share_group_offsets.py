@@ -1,10 +1,11 @@
 """DescribeShareGroupOffsets (90), versions 0–1 (KIP-932).
 
 - Returns the start offset of a share group's partitions, from the share coordinators; −1 for a
-  partition that the group has not read. Without topics: all that the group has read.
+  partition that the group has not read. If the request names no topics, those of all partitions
+  that the group has read.
 - A missing group, one of another kind and a missing topic are no errors, as in Kafka.
-- Topics that the client may not describe are left out of all topics, and TOPIC_AUTHORIZATION_FAILED
-  where they are asked for by name.
+- Topics that the client may not describe are left out if all topics are requested, and are
+  TOPIC_AUTHORIZATION_FAILED if they are requested by name.
 - v1 adds the lag: the number of records at or above the start offset that are neither acknowledged
   nor archived; −1 if it is unknown.
 """
@@ -145,7 +146,7 @@ async def describe_partition(
 def build_partition(
     partition: int, state: ShareState | None, lag: int, error: KafkaError
 ) -> DescribeShareGroupOffsetsResponsePartition:
-    """`state`: None without one."""
+    """`state`: None with an error, and for a partition that the group has not read."""
     return DescribeShareGroupOffsetsResponsePartition(
         partition_index=cast(i32, partition),
         start_offset=cast(i64, NO_START_OFFSET if state is None else state.start_offset),

@@ -4,7 +4,8 @@
   no topics requested means all.
 - A page has at most the smaller of the request's limit and `max.request.partition.size.limit`
   partitions; the cursor says where the next one starts.
-- A cursor must name a requested topic: otherwise INVALID_REQUEST for all of them.
+- If topics are requested, the cursor must name one of them and a partition that is not negative;
+  otherwise all of them are INVALID_REQUEST.
 """
 
 from collections.abc import Iterator
@@ -36,7 +37,11 @@ API = Api(
     versions=(0, 0),
     flexible=0,
     rights=(
-        Right(Operation.describe, ResourceType.topic, refused="TOPIC_AUTHORIZATION_FAILED; left out of all topics"),
+        Right(
+            Operation.describe,
+            ResourceType.topic,
+            refused="TOPIC_AUTHORIZATION_FAILED; left out if all topics are requested",
+        ),
     ),
 )
 
@@ -53,7 +58,7 @@ async def describe_topic_partitions(
             topics=tuple(build_error_topic(ctx, name, ErrorCode.invalid_request) for name in requested),
             next_cursor=None,
         )
-    pages: list[DescribeTopicPartitionsResponseTopic] = []
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
     cursor = None
     remaining = max(1, min(request.response_partition_limit, ctx.broker.config(MAX_REQUEST_PARTITION_SIZE_LIMIT)))
     for name, topic, indexes in topics_from_cursor(ctx, requested, start):
@@ -62,15 +67,15 @@ async def describe_topic_partitions(
             cursor = Cursor(topic_name=TopicName(name), partition_index=i32(0))
             break
         if isinstance(topic, ErrorCode):
-            pages.append(build_error_topic(ctx, name, topic))
+            topics.append(build_error_topic(ctx, name, topic))
             continue
         if len(indexes) > remaining:
             cursor = Cursor(topic_name=TopicName(name), partition_index=i32(indexes[remaining]))
-        pages.append(describe_topic(ctx, topic, indexes[:remaining]))
+        topics.append(describe_topic(ctx, topic, indexes[:remaining]))
         if cursor is not None:
             break
         remaining -= len(indexes)
-    return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(pages), next_cursor=cursor)
+    return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=cursor)
 
 
 def visible_topics(ctx: RequestContext) -> set[str]:
@@ -80,8 +85,8 @@ def visible_topics(ctx: RequestContext) -> set[str]:
 def topics_from_cursor(
     ctx: RequestContext, names: list[str], start: tuple[str, int]
 ) -> Iterator[tuple[str, TopicImage | ErrorCode, list[int]]]:
-    """Yields the name of each topic from the cursor on, with its topic and partitions, or with its
-    error code.
+    """Yields each topic from the cursor on: its name, its image and its partitions, or its name, an
+    error code and no partitions.
     """
     for name in names:
         if name < start[0]:

@@ -46,23 +46,23 @@ async def describe_transactions(
 def describe_transaction(ctx: RequestContext, transactional_id: TransactionalId) -> TransactionState:
     try:
         ctx.check_authorized(Operation.describe, Resource.transactional_id(transactional_id))
-        found = ctx.broker.transactions.coordinator.describe(transactional_id)
+        transaction = ctx.broker.transactions.coordinator.describe(transactional_id)
     except KafkaError as reason:
         return build_error_response(TransactionState, reason, transactional_id=transactional_id)
     return TransactionState(
         error_code=ErrorCode.none,
         transactional_id=transactional_id,
-        transaction_state=found.state.title,
-        transaction_timeout=to_duration(found.timeout_ms),
-        transaction_start_time=to_timestamp(found.start_ms),
-        producer_id=ProducerId(cast(i64, found.producer_id)),
-        producer_epoch=cast(i16, found.producer_epoch),
-        topics=tuple(describe_topics(ctx, found)),
+        transaction_state=transaction.state.title,
+        transaction_timeout=to_duration(transaction.timeout_ms),
+        transaction_start_time=to_timestamp(transaction.start_ms),
+        producer_id=ProducerId(cast(i64, transaction.producer_id)),
+        producer_epoch=cast(i16, transaction.producer_epoch),
+        topics=tuple(describe_topics(ctx, transaction)),
     )
 
 
-def describe_topics(ctx: RequestContext, found: TransactionMetadata) -> Iterator[TopicData]:
-    for name, partitions in groupby(sorted(found.partitions), key=lambda at: at.topic):
+def describe_topics(ctx: RequestContext, transaction: TransactionMetadata) -> Iterator[TopicData]:
+    for name, partitions in groupby(sorted(transaction.partitions), key=lambda at: at.topic):
         indexes = tuple(cast(i32, at.partition) for at in partitions)
         if ctx.may(Operation.describe, Resource.topic(name)):
             yield TopicData(topic=TopicName(name), partitions=indexes)

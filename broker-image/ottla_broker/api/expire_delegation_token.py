@@ -3,8 +3,9 @@
 - Lets a token expire earlier or later; with a negative period it is removed at once.
 - A client that has not logged in, or has logged in with a token, gets
   DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, and any other than the owner and the renewers
-  DELEGATION_TOKEN_OWNER_MISMATCH. Others: DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, and
-  DELEGATION_TOKEN_AUTH_DISABLED without `delegation.token.secret.key`.
+  DELEGATION_TOKEN_OWNER_MISMATCH. Other errors: DELEGATION_TOKEN_NOT_FOUND,
+  DELEGATION_TOKEN_EXPIRED, and DELEGATION_TOKEN_AUTH_DISABLED without
+  `delegation.token.secret.key`.
 - v2 is flexible.
 """
 

@@ -1,8 +1,8 @@
 """GetTelemetrySubscriptions (71), version 0 (KIP-714).
 
 - A client asks which of its own metrics it should push, and how often. A client without an instance
-  id gets one. Clients are selected by the `match` of client-metrics resources; without one they
-  push nothing and ask again after five minutes.
+  id gets one. The `match` of client-metrics resources selects clients. A client that no resource
+  selects pushes nothing and asks again after five minutes.
 - THROTTLING_QUOTA_EXCEEDED before the push interval has passed, unless the subscription has changed
   or the last push was UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE.
 - The broker lists the API if it can read metrics: with the extra `telemetry`.

@@ -36,7 +36,7 @@ API = Api(
     rights=(
         Right(Operation.write, ResourceType.transactional_id, when="with a transactional id"),
         Right(Operation.two_phase_commit, ResourceType.transactional_id, when="for two-phase commit"),
-        Right(Operation.write, ResourceType.topic, when="on one of any name", refused=CHECK_NEXT),
+        Right(Operation.write, ResourceType.topic, when="at least one", refused=CHECK_NEXT),
         Right(Operation.idempotent_write, ResourceType.cluster),
     ),
 )

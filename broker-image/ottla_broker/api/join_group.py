@@ -73,7 +73,7 @@ def build_join_request(ctx: RequestContext, request: JoinGroupRequest) -> JoinRe
     session_ms = to_milliseconds(request.session_timeout)
     rebalance_ms = to_milliseconds(request.rebalance_timeout)
     metadata_of_name: dict[str, bytes] = {}
-    for protocol in request.protocols:  # of two of one name, Kafka keeps the first
+    for protocol in request.protocols:  # of protocols with the same name, Kafka keeps the first
         metadata_of_name.setdefault(protocol.name, protocol.metadata)
     return JoinRequest(
         member_id=request.member_id,

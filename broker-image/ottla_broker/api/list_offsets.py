@@ -7,7 +7,7 @@
 - Nothing is tiered: −4 equals −2, and −5 and −6 find nothing.
 - v4 checks leader epochs and returns that of the offset.
 - A new leader may not know yet everything that its predecessor reported as committed. The response
-  waits for up to MAX_WAIT_S until it does, and else is OFFSET_NOT_AVAILABLE (KIP-207; before v5
+  waits up to MAX_WAIT_S until it does, and is OFFSET_NOT_AVAILABLE after that (KIP-207; before v5
   LEADER_NOT_AVAILABLE). Timestamps that do not depend on that (−2, −4, −5, −6) and requests of
   followers are answered at once.
 """
@@ -61,7 +61,8 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
 
 
 async def wait_for_epoch_starts(ctx: RequestContext, request: ListOffsetsRequest) -> None:
-    """Waits until new leaders know up to which offset their predecessors committed."""
+    """Waits for at most MAX_WAIT_S until new leaders know up to which offset their predecessors
+    committed. Requests of followers do not wait."""
     new_leaders = [
         partition
         for topic in request.topics

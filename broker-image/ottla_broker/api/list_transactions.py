@@ -3,7 +3,7 @@
 - Lists the transactional ids that this broker coordinates and the client may describe (KIP-664),
   filtered by state and producer id. COORDINATOR_LOAD_IN_PROGRESS while a partition is loading.
 - v1 adds a minimum duration since the start of the transaction (KIP-994). As in Kafka, an id that
-  never had one counts as very old.
+  never had a transaction counts as very old.
 - v2 adds a pattern that the whole id matches (KIP-1152), in the syntax of RE2.
 """
 
@@ -42,12 +42,12 @@ async def list_transactions(ctx: RequestContext, request: ListTransactionsReques
     now_ms = ctx.broker.runtime.now_ms()
     matches = compile_pattern(request.transactional_id_pattern)
 
-    def matches_filters(found: TransactionMetadata) -> bool:
-        if request.state_filters and found.state not in states:
+    def matches_filters(transaction: TransactionMetadata) -> bool:
+        if request.state_filters and transaction.state not in states:
             return False
-        if producer_ids and found.producer_id not in producer_ids:
+        if producer_ids and transaction.producer_id not in producer_ids:
             return False
-        return request.duration_filter < 0 or now_ms - found.start_ms > request.duration_filter
+        return request.duration_filter < 0 or now_ms - transaction.start_ms > request.duration_filter
 
     return ListTransactionsResponse(
         throttle_time=NO_THROTTLE,
@@ -56,11 +56,11 @@ async def list_transactions(ctx: RequestContext, request: ListTransactionsReques
         transaction_states=tuple(
             TransactionState(
                 transactional_id=TransactionalId(transactional_id),
-                producer_id=ProducerId(cast(i64, found.producer_id)),
-                transaction_state=found.state.title,
+                producer_id=ProducerId(cast(i64, transaction.producer_id)),
+                transaction_state=transaction.state.title,
             )
-            for transactional_id, found in ctx.broker.transactions.coordinator.list_transactions()
-            if matches_filters(found)
+            for transactional_id, transaction in ctx.broker.transactions.coordinator.list_transactions()
+            if matches_filters(transaction)
             and matches(transactional_id)
             and ctx.may(Operation.describe, Resource.transactional_id(transactional_id))
         ),

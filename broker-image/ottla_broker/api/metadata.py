@@ -49,7 +49,11 @@ API = Api(
     versions=(0, 13),
     flexible=9,
     rights=(
-        Right(Operation.describe, ResourceType.topic, refused="TOPIC_AUTHORIZATION_FAILED; left out of all topics"),
+        Right(
+            Operation.describe,
+            ResourceType.topic,
+            refused="TOPIC_AUTHORIZATION_FAILED; left out if all topics are requested",
+        ),
         Right(Operation.create, ResourceType.cluster, when="to create a topic", refused=CHECK_NEXT),
         Right(Operation.create, ResourceType.topic, when="to create a topic"),
         Right(Operation.describe, ResourceType.cluster, when="for operations on the cluster", refused="no operations"),
@@ -97,7 +101,8 @@ def find_leaders(image: MetadataImage, topics: tuple[MetadataRequestTopic, ...])
 
 
 def lookup_by_id_error(request: MetadataRequest) -> MetadataResponse:
-    """The request has ids from version 10 on, but may use them from 12 on only (KIP-516)."""
+    """The response to a request that looks up a topic by id before version 12: requests have ids
+    from version 10 on, but may use them from 12 on only (KIP-516)."""
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=(),

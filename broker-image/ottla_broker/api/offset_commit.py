@@ -1,7 +1,7 @@
 """OffsetCommit (8), versions 2–10.
 
-- Stores offsets of a group, replicated before the response: from a member of the current generation
-  or, while the group has no members, from any client that names no generation.
+- Stores offsets of a group, and responds when they are replicated. They come from a member of the
+  current generation or, while the group has no members, from any client that names no generation.
 - A missing topic or partition is UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID); the others
   are stored.
 - Metadata longer than `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE.

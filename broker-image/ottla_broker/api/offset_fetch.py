@@ -1,7 +1,7 @@
 """OffsetFetch (9), versions 1–10.
 
-- Returns the committed offsets of groups: of the requested partitions, or (null) of all. Nothing
-  committed is offset −1, whether or not the group or the partition exists.
+- Returns the committed offsets of groups: of the requested partitions, or (null) of all. Where
+  nothing is committed the offset is −1, whether or not the group or the partition exists.
 - Only replicated commits are returned. With `require_stable` (v7, KIP-447) a partition whose offset
   an open transaction has committed is UNSTABLE_OFFSET_COMMIT.
 - A commit for a deleted topic of the same name is not returned.
@@ -47,7 +47,11 @@ API = Api(
     flexible=6,
     rights=(
         Right(Operation.describe, ResourceType.group),
-        Right(Operation.describe, ResourceType.topic, refused="TOPIC_AUTHORIZATION_FAILED; left out of all topics"),
+        Right(
+            Operation.describe,
+            ResourceType.topic,
+            refused="TOPIC_AUTHORIZATION_FAILED; left out if all topics are requested",
+        ),
     ),
 )
 
@@ -58,7 +62,8 @@ TOP_LEVEL_ERROR_SINCE = 2
 
 
 class FoundCommit(NamedTuple):
-    """What is committed for one partition of a topic; NO_COMMIT for nothing, or with an error."""
+    """What is committed for one partition of a topic. `commit`: NO_COMMIT if nothing is committed,
+    and with an error."""
 
     partition: int
     commit: OffsetCommit
@@ -88,11 +93,11 @@ async def fetch_one_group(ctx: RequestContext, request: RequestV7) -> ResponseV7
 async def fetch_by_name(ctx: RequestContext, request: RequestByName) -> ResponseByName:
     return ResponseByName(
         throttle_time=NO_THROTTLE,
-        groups=tuple(group_by_name(ctx, group, request.require_stable) for group in request.groups),
+        groups=tuple(fetch_group_by_name(ctx, group, request.require_stable) for group in request.groups),
     )
 
 
-def group_by_name(ctx: RequestContext, group: GroupByName, require_stable: bool) -> GroupOffsetsByName:
+def fetch_group_by_name(ctx: RequestContext, group: GroupByName, require_stable: bool) -> GroupOffsetsByName:
     topics = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
     try:
         check_member(ctx, group)
@@ -110,7 +115,7 @@ def group_by_name(ctx: RequestContext, group: GroupByName, require_stable: bool)
 
 @API.handler(10, 10)
 async def fetch_by_id(ctx: RequestContext, request: RequestById) -> ResponseById:
-    groups = tuple(group_by_id(ctx, group, request.require_stable) for group in request.groups)
+    groups = tuple(fetch_group_by_id(ctx, group, request.require_stable) for group in request.groups)
     return ResponseById(throttle_time=NO_THROTTLE, groups=groups)
 
 
@@ -122,7 +127,7 @@ def check_member(ctx: RequestContext, group: GroupByName | GroupById) -> None:
     ctx.broker.group_coordinator.fetch_offsets(group.group_id, group.member_id, group.member_epoch)
 
 
-def group_by_id(ctx: RequestContext, group: GroupById, require_stable: bool) -> GroupOffsetsById:
+def fetch_group_by_id(ctx: RequestContext, group: GroupById, require_stable: bool) -> GroupOffsetsById:
     """Commits for deleted topics are omitted where all are requested: those topics have no id."""
     image = ctx.broker.image
     found: list[tuple[UUID | None, list[FoundCommit]]] = []

@@ -4,7 +4,7 @@
   diverged from the leader's (KIP-101, KIP-320; rule 2).
 - A current epoch newer than this broker's is UNKNOWN_LEADER_EPOCH, an older one
   FENCED_LEADER_EPOCH: this broker's or the client's metadata are stale.
-- For an unknown epoch, the end of the largest one below it; none below: (−1, −1).
+- For an unknown epoch, the end of the largest known epoch below it; (−1, −1) if there is none.
 - v3 adds the replica id (only brokers send one ≥ 0); v4 is flexible.
 """
 

@@ -79,7 +79,7 @@ WITHOUT_LOG_START: Final = frozenset(
         ErrorCode.record_list_too_large,
     }
 )
-"""Errors of a log beside which Kafka sends no log start offset."""
+"""Errors of a log with which Kafka sends no log start offset."""
 ADMIN_CLIENT: Final = "__admin_client"  # the client id by which Kafka's tools may write to internal topics
 
 Results = list[tuple[Topic, list[ProduceResponsePartition]]]
@@ -110,7 +110,7 @@ def produce(
     if context.trace is not None:
         context.trace.on_appended(request, results)
     if request.acks == NO_RESPONSE:
-        if appends.rejected:
+        if appends.rejected_count:
             close_connection(results)
         return None
     if appends.uncommitted:
@@ -118,7 +118,7 @@ def produce(
         if context.trace is not None:
             context.trace.on_waiting(appends.uncommitted, response)
         return response
-    if not appends.rejected:
+    if not appends.rejected_count:
         return [write_produce_response(header.version, header.correlation_id, results, (), throttle_ms)]
     rejection = [build_response(context, header, results)]
     if (leader := find_successor(context, results)) is not None:
@@ -128,17 +128,17 @@ def produce(
 
 class Appends:
     """The appends of one request. `uncommitted`: records that must be committed before the
-    response; `rejected`: number of failed appends.
+    response; `rejected_count`: number of failed appends.
     """
 
-    __slots__ = ("_acks", "_context", "_transaction", "rejected", "uncommitted")
+    __slots__ = ("_acks", "_context", "_transaction", "rejected_count", "uncommitted")
 
     def __init__(self, context: RequestContext, acks: int, transaction: RequestTransaction | None) -> None:
         self._context = context
         self._acks = acks
         self._transaction = transaction
         self.uncommitted: Uncommitted = []
-        self.rejected = 0
+        self.rejected_count = 0
 
     def append(self, topic: Topic, index: int, records: memoryview | None) -> ProduceResponsePartition:
         """Appends the records of one partition."""
@@ -147,7 +147,7 @@ class Appends:
             partition = find_leader(self._context, topic, index)
             validate_request(self._context, partition, records, acks, self._transaction)
         except KafkaError as reason:
-            self.rejected += 1
+            self.rejected_count += 1
             if records is not None and reason.code is ErrorCode.not_leader_or_follower:
                 self._context.broker.partitions.record_misdirected(topic, index, records)
             return ProduceResponsePartition(index, reason.code, message=reason.message)
@@ -155,7 +155,7 @@ class Appends:
         try:
             appended = partition.append_records(records, acks=acks)
         except KafkaError as reason:
-            self.rejected += 1
+            self.rejected_count += 1
             log_start = NO_OFFSET
             if reason.code not in WITHOUT_LOG_START and is_one_batch(records):
                 log_start = partition.log.start
@@ -278,7 +278,7 @@ class DelayedProduce:
     def _on_committed(self, number: int, reason: KafkaError | None) -> None:
         result = self._pending.pop(number, None)
         if result is None:
-            return  # the time was over
+            return  # the request has timed out
         if reason is not None:
             result.error, result.base_offset, result.message = reason.code, NO_OFFSET, reason.message
         if not self._pending:

@@ -40,15 +40,15 @@ async def read_states(ctx: RequestContext, request: ReadShareGroupStateRequest) 
 
 async def read_state(ctx: RequestContext, key: SharePartitionKey, requested: PartitionData) -> PartitionResult:
     try:
-        found, error = await share_coordinator_of(ctx).read(key, requested.leader_epoch), NO_ERROR
+        state, error = await share_coordinator_of(ctx).read(key, requested.leader_epoch), NO_ERROR
     except KafkaError as reason:
-        found, error = ShareState(start_offset=0), reason
+        state, error = ShareState(start_offset=0), reason
     return PartitionResult(
         partition=requested.partition,
         error_code=error.code,
         error_message=error.message,
-        state_epoch=cast(i32, found.state_epoch),
-        start_offset=cast(i64, found.start_offset),
+        state_epoch=cast(i32, state.state_epoch),
+        start_offset=cast(i64, state.start_offset),
         state_batches=tuple(
             StateBatch(
                 first_offset=cast(i64, one.first_offset),
@@ -56,6 +56,6 @@ async def read_state(ctx: RequestContext, key: SharePartitionKey, requested: Par
                 delivery_state=cast(i8, int(one.delivery_state)),
                 delivery_count=cast(i16, one.delivery_count),
             )
-            for one in found.batches
+            for one in state.batches
         ),
     )

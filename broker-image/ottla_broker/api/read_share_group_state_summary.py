@@ -47,15 +47,15 @@ async def read_summaries(
 
 async def read_summary(ctx: RequestContext, key: SharePartitionKey, requested: PartitionData) -> PartitionResult:
     try:
-        found, error = await share_coordinator_of(ctx).find(key) or UNKNOWN, NO_ERROR
+        state, error = await share_coordinator_of(ctx).find(key) or UNKNOWN, NO_ERROR
     except KafkaError as reason:
-        found, error = ShareState(start_offset=0, delivery_complete_count=-1), reason
+        state, error = ShareState(start_offset=0, delivery_complete_count=-1), reason
     return PartitionResult(
         partition=requested.partition,
         error_code=error.code,
         error_message=error.message,
-        state_epoch=cast(i32, found.state_epoch),
-        leader_epoch=cast(i32, found.leader_epoch),
-        start_offset=cast(i64, found.start_offset),
-        delivery_complete_count=cast(i32, found.delivery_complete_count),
+        state_epoch=cast(i32, state.state_epoch),
+        leader_epoch=cast(i32, state.leader_epoch),
+        start_offset=cast(i64, state.start_offset),
+        delivery_complete_count=cast(i32, state.delivery_complete_count),
     )

@@ -3,10 +3,11 @@
 - Delivers records of the partitions in the member's share session, and locks them for the member.
   Epoch 0 opens the session. Epoch −1, or the end of the connection, closes it. Whole batches are
   returned, with the offsets in them that the member has acquired, and how often each was delivered.
-- Acknowledges records that were delivered before, with an error of their own.
+- Acknowledges records that were delivered before; each partition has an error code of its own for
+  that.
 - The response has the partitions that the request adds to the session, and those with records or
   errors.
-- Waits up to `max_wait` until records are available, new ones or such as were released.
+- Waits up to `max_wait` until new or released records are available.
 - The bytes of its records count for the client's `consumer_byte_rate`, which also bounds them.
 - NOT_LEADER_OR_FOLLOWER comes with the current leader.
 - v1 delivers up to the end of the batch in which `max_records` is reached. v2 can deliver exactly
@@ -148,7 +149,7 @@ def build_response(
     acknowledged: Errors,
     added: Collection[TopicIdPartition],
 ) -> ShareFetchResponse:
-    """`added`: partitions that the response has also without records."""
+    """`added`: partitions that are in the response even without records."""
     answered = [at for at in fetched if at in added or fetched[at] is not None or at in acknowledged]
     answered += [at for at in acknowledged if at not in fetched]
     results = {at: build_partition(ctx, at, fetched.get(at), acknowledged.get(at, NO_ERROR)) for at in answered}

@@ -1,7 +1,7 @@
 """ShareGroupDescribe (77), version 1 (KIP-932).
 
-- Describes share groups: epochs, and members with what they are assigned. Assigned topics that do
-  not exist any more are omitted.
+- Describes share groups: epochs, and members with their assigned partitions. Assigned topics that
+  do not exist any more are omitted.
 - A missing group, and one of another kind, is GROUP_ID_NOT_FOUND with a message.
 - A group with a topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED, without
   members.

@@ -3,7 +3,7 @@
 - Commits a group's offsets in a producer's transaction: they count once it commits. Until then
   OffsetFetch with `require_stable` is UNSTABLE_OFFSET_COMMIT for these partitions (KIP-447).
 - The group coordinator verifies with the transaction coordinator that the transaction contains its
-  partition of `__consumer_offsets`; from v5 on it adds it (KIP-890).
+  partition of `__consumer_offsets`; from v5 on it adds that partition (KIP-890).
 - v2 adds leader epochs, v3 the consumer's generation and member id (KIP-447).
 """
 
@@ -43,7 +43,8 @@ TRANSACTION_ABORTABLE_SINCE: Final = 4
 ADDS_PARTITIONS_SINCE: Final = 5
 
 VERIFICATION_ERRORS: Final = {  # of the transaction coordinator → of the group coordinator
-    # Older clients do not expect these of a group coordinator; they retry after the other one.
+    # Older clients do not expect the first four of a group coordinator; they retry after the error
+    # that replaces them.
     ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available: ErrorCode.coordinator_load_in_progress,
     ErrorCode.not_coordinator: ErrorCode.coordinator_load_in_progress,

@@ -6,8 +6,8 @@
   cluster; all features change or none.
 - INVALID_UPDATE_VERSION for a feature or level that brokers do not support, and for a change in
   another direction than the request says.
-- v0 has `allow_downgrade` in place of the kind of change. Up to v1 a success names each feature;
-  an error is one for all.
+- v0 has `allow_downgrade` in place of the kind of change. Up to v1 a successful response names each
+  feature. An error is one for the whole request.
 """
 
 from typing import Final

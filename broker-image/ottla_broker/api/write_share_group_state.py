@@ -1,7 +1,7 @@
 """WriteShareGroupState (85), versions 0–1 (KIP-932).
 
 - Sent by partition leaders to the share coordinator: changes of share-partitions. The response
-  comes when that is replicated.
+  comes when they are replicated.
 - FENCED_LEADER_EPOCH for a former leader, FENCED_STATE_EPOCH once the group's offsets were
   reset.
 - v1 adds how many records at or above the start offset are acknowledged or archived, from which the

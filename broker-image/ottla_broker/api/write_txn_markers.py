@@ -1,7 +1,7 @@
 """WriteTxnMarkers (27), versions 1–2.
 
-- Sent by transaction coordinators: writes the markers that end transactions to partitions that this
-  broker leads. Also by `kafka-transactions.sh abort`, to end a transaction that hangs.
+- Writes the markers that end transactions to partitions that this broker leads. Transaction
+  coordinators send it, and `kafka-transactions.sh abort` to end a transaction that hangs.
 - Needs ClusterAction, or Alter on the cluster.
 - v2 adds the transaction version: with version 2 a marker's epoch must be larger than that of the
   transaction (KIP-1228), and one that is in the log already is acknowledged.
@@ -73,11 +73,11 @@ async def write_marker(ctx: RequestContext, requested: WritableTxnMarker, is_all
 def build_topic_results(
     results: Iterable[tuple[TxnPartition, ErrorCode]],
 ) -> Iterable[WritableTxnMarkerTopicResult]:
-    for name, found in groupby(results, key=lambda one: one[0].topic):
+    for name, of_topic in groupby(results, key=lambda one: one[0].topic):
         yield WritableTxnMarkerTopicResult(
             name=TopicName(name),
             partitions=tuple(
                 WritableTxnMarkerPartitionResult(partition_index=cast(i32, at.partition), error_code=code)
-                for at, code in found
+                for at, code in of_topic
             ),
         )

@@ -54,7 +54,7 @@ class ConsoleUser:
 
     def check(self, operation: Operation, resource: Resource, api: ApiKey) -> None:
         """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED if the user may not do it. `api`:
-        the request that shows clients the same, to which the audit log assigns the denial.
+        the request with which clients do the same; the audit log assigns the denial to it.
         """
         if not make_context(self.broker, self.principal, self.host, api).is_authorized(operation, resource):
             what = f"{resource.kind.name} {resource.name!r}"

@@ -52,7 +52,7 @@ def decide_access(
         return AccessDecision(True, f"restricted.super.users allows it to {principal}.", None, matching)
     if found.deciding is not None:
         is_allowed = found.verdict is Verdict.ALLOWED
-        reason = "A rule allows it." if is_allowed else "A rule denies it, which takes precedence."
+        reason = "A rule allows it." if is_allowed else "A rule denies it; denials take precedence."
         return AccessDecision(is_allowed, reason, found.deciding, matching)
     if found.verdict is Verdict.NO_MATCHING_ENTRY:
         if settings.allow_if_no_acl:

@@ -65,10 +65,10 @@ class UserRow:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledRow:
-    """A client that this broker has throttled. `key`: the quota's name. `limit`: 0: no longer
-    known. `count`: throttled responses or connections, and `seconds`: the sum of their throttle
-    times, since the broker started. `over_s`: seconds until the client is within its quota again;
-    0: it is.
+    """A client that this broker has throttled. `key`: the quota's name. `limit`: 0 if it is no
+    longer known. `count`: throttled responses or connections, and `seconds`: the sum of their
+    throttle times, since the broker started. `over_s`: seconds until the client is within its quota
+    again, 0 if it is.
     """
 
     key: str
@@ -81,7 +81,7 @@ class ThrottledRow:
 
 
 class AccessPages:
-    """Users need, for each page, the rights for the request that shows clients the same."""
+    """Users need, for each page, the rights for the request with which clients read the same."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -110,8 +110,8 @@ class AccessPages:
 
     async def explain(self, page: PageRequest) -> web.Response:
         page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_ACLS)
-        decision, asked = None, page.text("principal")
-        if asked and self._broker.acl_authorizer is not None:
+        decision, principal = None, page.text("principal")
+        if principal and self._broker.acl_authorizer is not None:
             kind = ResourceType(read_code(page, "type", ResourceType, ResourceType.topic))
             operation = Operation(read_code(page, "operation", Operation, Operation.read))
             if operation not in OPERATIONS[kind]:
@@ -123,7 +123,7 @@ class AccessPages:
                 AuthorizerSettings(
                     config(SUPER_USERS), config(RESTRICTED_SUPER_USERS), config(ALLOW_EVERYONE_IF_NO_ACL_FOUND)
                 ),
-                parse_principal(asked if ":" in asked else f"User:{asked}"),
+                parse_principal(principal if ":" in principal else f"User:{principal}"),
                 page.text("host") or "127.0.0.1",
                 operation,
                 CLUSTER if kind is ResourceType.cluster else Resource(kind, page.text("name")),

@@ -110,7 +110,7 @@ class Console:
 
 
 def ask_for_login(http: web.Request) -> web.Response:
-    """Redirects to the page of the login, for htmx by its own header."""
+    """Redirects to the page of the login; htmx follows the header HX-Redirect, not a status."""
     if http.headers.get("HX-Request") == "true":
         return web.Response(status=401, headers={"HX-Redirect": "/login"})
     return redirect("/login")

@@ -1,7 +1,8 @@
 """Keeps searches within a part of the processor time that a container may use.
 
-Where a container has used up its time of a period (100 ms), Linux stops all of its processes until
-the next one, the broker too, whatever their priorities are. So searches pause before that.
+When a container has used up its processor time in a period (100 ms), Linux stops all of its
+processes until the next period, the broker too, whatever their priorities are. So searches pause
+before that.
 """
 
 import time
@@ -12,8 +13,8 @@ from typing import Final
 SEARCHES_SHARE: Final = 0.5
 """Of the container's limit, for all searches together."""
 MIN_CPUS: Final = 0.05
-"""Of one search, however many run: with less, searches would exceed the time limit of a request to
-their worker (`search_process.REQUEST_TIMEOUT_S`).
+"""Processors for each search, however many run. With less, searches would exceed the time limit of
+a request to their worker (`search_process.REQUEST_TIMEOUT_S`).
 """
 SLICE_S: Final = 0.005
 """Processor time between two pauses: a small part of a period."""

@@ -14,7 +14,7 @@ CONSUMER_PROTOCOL: Final = "consumer"
 """The protocol type of classic groups whose members consume topics."""
 
 AssignedPartitions = tuple[tuple[str, tuple[int, ...]], ...]
-"""Partitions by topic; of streams groups tasks by subtopology."""
+"""Partitions by topic; in streams groups, partitions by the tasks' kind and subtopology."""
 
 
 @dataclass(frozen=True, slots=True)

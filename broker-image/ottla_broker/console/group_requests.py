@@ -111,7 +111,7 @@ class GroupRequests:
         self, topic: str, partitions: Sequence[int], groups: Sequence[ListedGroup]
     ) -> dict[str, OffsetsByPartition]:
         """By name, those of `groups` that have committed offsets of the topic, with these offsets.
-        Raises KafkaError, OSError.
+        Share groups are left out. Raises KafkaError, OSError.
         """
         by_coordinator: dict[int, list[str]] = defaultdict(list)
         for group in groups:

@@ -11,7 +11,8 @@ MAX_SAMPLES: Final = 120
 KEPT_S: Final = 3600.0
 """How long a group is sampled after its page was open last."""
 MAX_GROUPS: Final = 20
-"""Each costs two requests per interval; the one whose page was open longest ago makes room."""
+"""Each costs two or more requests per interval; the one whose page was open longest ago makes room.
+"""
 MAX_TOPICS: Final = 100
 """Of one group. A sample has the lag of each topic, because users see the topics that they may
 describe. With all the bounds it is at most 240,000 numbers."""

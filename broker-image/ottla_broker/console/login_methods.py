@@ -30,9 +30,9 @@ PASSWORD_MECHANISMS: Final = frozenset({PLAIN, *MECHANISMS})
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """`client_secret`: empty for a public client. `redirect_uri`: empty: made from the host of each
-    request. `oauth`: names the claim of the principal, and the authorities that sign the
-    provider's certificate.
+    """`client_secret`: empty for a public client. `redirect_uri`: if it is empty, it is made from
+    the host of each request. `oauth`: names the claim of the principal, and the authorities that
+    sign the provider's certificate.
     """
 
     issuer: str

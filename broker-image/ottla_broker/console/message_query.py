@@ -21,7 +21,7 @@ QueryMode = Literal["browse", "search", "follow"]
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """`partition`: None: all. `start_text`, `at`: as the user wrote them; empty for the default.
+    """`partition`: None for all. `start_text`, `at`: as the user wrote them; empty for the default.
     `limit`: records on a page, or to find. `expression`: a CEL filter, or empty. `key`: the key to
     find, or empty. `positions`: where a search is resumed, next offsets by partition.
     """

@@ -51,7 +51,7 @@ class MirroredTopic:
 
     @property
     def lag(self) -> int:
-        """Records that are not copied; −1 if it is unknown of a partition."""
+        """Records that are not copied; −1 if the number is unknown for any partition."""
         return sum_known(one.status.lag if one.status else UNKNOWN for one in self.partitions)
 
     @property
@@ -60,7 +60,7 @@ class MirroredTopic:
 
     @property
     def lag_s(self) -> float:
-        """The longest lag of a partition; −1 if it is unknown of all."""
+        """The longest lag of a partition; −1 if it is unknown for all."""
         return max((one.status.lag_seconds for one in self.partitions if one.status), default=UNKNOWN)
 
     @property
@@ -111,12 +111,14 @@ def check_failover(
     bad = [one.name for one in partitions if one.state in NEEDS_OPERATOR]
     yield ChecklistItem(not bad, f"No partition has stopped or diverged{describe_exceptions(bad)}.")
     yield _check_source(partitions, problems)
-    known = sum(max(one.status.lag, 0) for one in partitions if one.status)
+    known_lag = sum(max(one.status.lag, 0) for one in partitions if one.status)
     unknown = [one.name for one in partitions if one.status is None or one.status.lag == UNKNOWN]
     text = "Every record of the source that is known here is copied"
-    if known:
-        text = f"{known:,} record{'s are' if known > 1 else ' is'} not copied, and would be lost here"
-    yield ChecklistItem(not known and not unknown, text + describe_exceptions(unknown, "the lag is unknown of") + ".")
+    if known_lag:
+        text = f"{known_lag:,} record{'s are' if known_lag > 1 else ' is'} not copied, and would be lost here"
+    yield ChecklistItem(
+        not known_lag and not unknown, text + describe_exceptions(unknown, "the lag is unknown for") + "."
+    )
     refused = [f"{topic} ({why})" for topic, why in sorted(problems.refused.items())]
     yield ChecklistItem(not refused, f"No topic is refused{describe_exceptions(refused)}.")
     if config.groups:

@@ -98,7 +98,7 @@ class Overview:
         await self._tasks.cancel()
 
     async def show(self, page: PageRequest) -> web.Response:
-        """Names topics only to users who may describe them, and counts only to those who may
+        """Names topics only to users who may describe them, and shows counts only to those who may
         describe the cluster.
         """
         if not page.user.may(Operation.describe, CLUSTER):
@@ -176,16 +176,16 @@ class Overview:
         """
         image = self._broker.image
         unfenced = {one.id for one in image.unfenced_brokers()}
-        held: dict[int, set[TopicPartition]] = defaultdict(set)
+        requested: dict[int, set[TopicPartition]] = defaultdict(set)
         pairs: list[tuple[int, int, TopicPartition]] = []
         for broker in unfenced & census.behind_named.keys():
             for topic, index in census.behind_named[broker]:
                 state = image.topics[topic].partitions.get(index) if topic in image.topics else None
                 if state is not None and state.leader in unfenced:
                     pairs.append((broker, state.leader, (topic, index)))
-                    held[broker].add((topic, index))
-                    held[state.leader].add((topic, index))
-        sizes, failures = await self._requests.find_replica_bytes(held)
+                    requested[broker].add((topic, index))
+                    requested[state.leader].add((topic, index))
+        sizes, failures = await self._requests.find_replica_bytes(requested)
         behind: Counter[int] = Counter()
         for broker, leader, partition in pairs:
             own, whole = sizes.get((broker, *partition)), sizes.get((leader, *partition))

@@ -18,8 +18,8 @@ from ottla_broker.console.schema_framing import DecodedRecord
 from ottla_broker.wire.records import Record
 
 ROWS_PER_GROUP: Final = 1000
-"""A row group is in memory until it is complete: the worker has memory for groups of records of 250
-kB. Files of small records are a tenth larger than with 5000 rows."""
+"""A row group is in memory until it is complete: the worker has memory for a group whose records
+have 250 kB each. Files of small records are a tenth larger than with 5000 rows."""
 TYPES: Final = {
     "partition": DataType.int32(),
     "offset": DataType.int64(),

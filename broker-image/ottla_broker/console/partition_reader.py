@@ -16,7 +16,7 @@ CHUNK_BYTES: Final = 128 << 10
 millisecond of its time, where every record is a batch of its own."""
 RETRY_PAUSE_S: Final = 0.2
 MAX_RETRIES: Final = 50
-"""While a partition changes its leader: 10 s."""
+"""Enough for the 10 s in which a partition may change its leader."""
 
 StartKind = Literal["newest", "oldest", "offset", "time"]
 START_KINDS: Final = ("newest", "oldest", "offset", "time")

@@ -16,7 +16,7 @@ from ottla_broker.security.principal import Principal
 from ottla_broker.security.scram import MECHANISMS
 
 MAX_NAME: Final = 1024
-"""Characters of a name, as MAX_PASSWORD of a password: longer ones are wrong."""
+"""Characters of a name; a longer one is wrong. MAX_PASSWORD: the same of a password."""
 MAX_PASSWORD: Final = 1024
 MAX_CHECKS: Final = 2
 """Passwords that are checked at once: each takes a thread for milliseconds."""

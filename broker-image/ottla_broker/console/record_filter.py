@@ -46,12 +46,12 @@ class RecordFilter:
         if self._program is None:
             return True
         try:
-            found = self._program.execute(make_variables(partition, record, decoded))
+            result = self._program.execute(make_variables(partition, record, decoded))
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise FilterError(f"{type(error).__name__}: {error}") from None
-        if found is True or found is False:
-            return found
-        raise FilterError(f"the filter results in {type(found).__name__}, not in true or false")
+        if result is True or result is False:
+            return result
+        raise FilterError(f"the filter results in {type(result).__name__}, not in true or false")
 
 
 def compile_expression(expression: str) -> cel.Program:

@@ -34,7 +34,7 @@ class Scanner:
         self._export: RecordExport | None = None if start.export_format is None else make_export(start.export_format)
         self._decoder: Any = None
         if start.has_registry:
-            from ottla_broker.console.schema_decoding import SchemaDecoder  # its libraries are another extra's
+            from ottla_broker.console.schema_decoding import SchemaDecoder  # needs the libraries of another extra
 
             self._decoder = SchemaDecoder()
 

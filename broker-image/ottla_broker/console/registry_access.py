@@ -46,8 +46,8 @@ def may_describe_subject(user: ConsoleUser, subject: str) -> bool:
 async def find_schemas(
     registry: LazyRegistry | None, user: ConsoleUser, ids: Sequence[int]
 ) -> dict[int, SchemaSource | None]:
-    """Schemas of the default context by id. None: there is none with the id, or the user may
-    describe none of its subjects. Raises PageError.
+    """Schemas of the default context by id. None: there is none with the id, the user may describe
+    none of its subjects, or its references cannot be resolved. Raises PageError.
     """
     loaded = await load_registry(registry)
     return {schema_id: _find_schema(loaded, user, schema_id) for schema_id in ids}

@@ -10,9 +10,9 @@ from ottla_broker.console.rendering import format_bytes, format_count, format_pa
 from ottla_broker.wire.roll_report import RollBlocker, RollReport
 
 RECENT_S: Final = 60.0
-"""How long a broker that has restarted is shown, also if all its replicas are in sync."""
+"""How long a broker that has restarted is shown, even if all its replicas are in sync."""
 MAX_BLOCKERS: Final = 10
-"""Partitions that hold up a rolling restart: so many are described."""
+"""Partitions that hold up a rolling restart and are described; the others are counted."""
 SILENT_S: Final = 60.0
 """The operator repeats its report every 15 s at least; above this age it seems to have stopped."""
 NOTHING: Final = "nothing: all its replicas are in sync"
@@ -56,8 +56,8 @@ def describe_restarts(
 
 
 def describe_wait(phase: BrokerPhase, leads: int, behind: int, bytes_behind: int) -> str:
-    """What a broker waits for. `leads`: partitions that it leads. `behind`: its replicas that are
-    not in sync. `bytes_behind`: −1: unknown.
+    """What a broker waits for. `leads`: number of partitions that it leads. `behind`: number of its
+    replicas that are not in sync. `bytes_behind`: −1: unknown.
     """
     match phase.state:
         case "shutting down":
@@ -65,7 +65,7 @@ def describe_wait(phase: BrokerPhase, leads: int, behind: int, bytes_behind: int
         case "stopped":
             return "its process to start again"
         case "starting":
-            return "it to read the metadata log to its end"
+            return "its process to read the metadata log to the end"
         case "fenced":
             return "its heartbeats: its process does not run, or does not reach the controller"
         case "unfenced":
@@ -78,11 +78,11 @@ def describe_roll(report: RollReport, may_describe: Callable[[str], bool]) -> It
     topics that the user may see.
     """
     if report.pending:
-        yield f"{_brokers(report.pending)} still to be restarted: {report.reason}."
+        yield f"{_name_brokers(report.pending)} still to be restarted: {report.reason}."
     else:
         yield "Every broker has been restarted."
     if report.waits_for:
-        yield f"The next step waits for {_brokers(report.waits_for).lower()} to serve again."
+        yield f"The next step waits for {_name_brokers(report.waits_for).lower()} to serve again."
     for one in report.blocked_by[:MAX_BLOCKERS]:
         yield describe_blocker(one, may_describe(one.topic))
     if (more := len(report.blocked_by) - MAX_BLOCKERS) > 0:
@@ -96,6 +96,6 @@ def describe_blocker(blocker: RollBlocker, is_named: bool) -> str:
     return f"Broker {blocker.broker} waits for {partition}, which needs {beside} in sync; in sync: {in_sync}."
 
 
-def _brokers(ids: Iterable[int]) -> str:
+def _name_brokers(ids: Iterable[int]) -> str:
     names = list(map(str, ids))
     return f"Broker{'s' if len(names) > 1 else ''} {', '.join(names)}"

@@ -29,7 +29,8 @@ FindSchemas = Callable[[Sequence[int]], Awaitable[dict[int, SchemaSource | None]
 
 class SearchProcess:
     """`async with` starts the process with the request `start`, and ends it. Entering raises
-    PageError for an invalid filter. `find_schemas`: the schemas of ids, which the process asks for.
+    PageError for an invalid filter. `find_schemas`: finds the schemas of the ids that the process
+    asks for.
     """
 
     def __init__(self, start: StartSearch, find_schemas: FindSchemas) -> None:

@@ -12,8 +12,8 @@ import sys
 from typing import Final
 
 MAX_MEMORY_BYTES: Final = 768 << 20
-"""Limit of the worker's data segment: a batch may decompress to 128 MB, of which records are
-copies."""
+"""Limit of the worker's data segment: a batch may decompress to 128 MB, and its records are copied
+out of it."""
 NICENESS: Final = 10
 
 

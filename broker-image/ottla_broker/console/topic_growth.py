@@ -43,7 +43,7 @@ def measure_growth(
 ) -> TopicGrowth:
     """`ten_minutes_ago`, `hour_ago`, `before_that` (RATE_WINDOW_S before `hour_ago`): by partition,
     the first offset since that time; −1 if nothing was written since. `size`: bytes of the leaders'
-    logs. A figure is unknown if it is unknown of one partition.
+    logs. A figure is unknown if it is unknown for any partition.
     """
 
     def total(at: Mapping[int, int]) -> int:
@@ -68,7 +68,13 @@ class TopicGrowthPages:
     async def show(self, page: PageRequest) -> web.Response:
         """A part of the topic's page. Bytes need DESCRIBE on the cluster, as sizes do."""
         topic = self._topics.find_topic(page)
-        (offsets, no_offsets), (sizes, no_sizes), ten_minutes_ago, hour_ago, before_that = await asyncio.gather(
+        (
+            (offsets, offset_failures),
+            (sizes, size_failures),
+            ten_minutes_ago,
+            hour_ago,
+            before_that,
+        ) = await asyncio.gather(
             self._requests.find_partition_offsets(topic.name, topic.partitions),
             self._topics.find_sizes(page, topic.name, topic.partitions),
             self._offsets_ago(topic, RATE_WINDOW_S),
@@ -77,11 +83,11 @@ class TopicGrowthPages:
         )
         size = sum_known(size_of(index, state, sizes) for index, state in topic.partitions.items())
         growth = measure_growth(offsets, ten_minutes_ago, hour_ago, before_that, size)
-        return page.render("topic_growth.html", growth=growth, failures=merge_failures(no_offsets, no_sizes))
+        return page.render("topic_growth.html", growth=growth, failures=merge_failures(offset_failures, size_failures))
 
     async def _offsets_ago(self, topic: TopicImage, ago_s: int) -> dict[int, int]:
-        """The first offset of each partition since `ago_s` seconds ago; −1 if nothing was
-        written.
+        """The first offset of each partition since `ago_s` seconds ago; −1 if nothing was written.
+        Partitions for which it is unknown are left out.
         """
         at_ms = self._broker.runtime.now_ms() - ago_s * 1000
         found = await self._requests.find_offsets_at(((topic.name, index) for index in topic.partitions), at_ms)

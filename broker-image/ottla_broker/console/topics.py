@@ -90,7 +90,7 @@ class TopicPages:
         number = page.integer("page", 1, at_least=1)
         indexes = sorted(topic.partitions)[(number - 1) * PARTITIONS_PER_PAGE : number * PARTITIONS_PER_PAGE]
         states = {index: topic.partitions[index] for index in indexes}
-        (sizes, no_sizes), (offsets, no_offsets) = await asyncio.gather(
+        (sizes, size_failures), (offsets, offset_failures) = await asyncio.gather(
             self.find_sizes(page, topic.name, states), self._requests.find_partition_offsets(topic.name, states)
         )
         rows = [
@@ -105,7 +105,7 @@ class TopicPages:
             last_page=max(1, -(-len(topic.partitions) // PARTITIONS_PER_PAGE)),
             configs=self._configs(page, topic.name),
             mirror=self._broker.image.active_mirror(topic.id),
-            failures=merge_failures(no_sizes, no_offsets),
+            failures=merge_failures(size_failures, offset_failures),
             total_bytes=sum(sizes.values()) if sizes and len(rows) == len(topic.partitions) else UNKNOWN,
         )
 

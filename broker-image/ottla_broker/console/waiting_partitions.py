@@ -33,9 +33,9 @@ def describe_waiting(topic: str, state: PartitionRecord, brokers: Mapping[int, B
 def _describe(state: PartitionRecord, brokers: Mapping[int, BrokerRegistration]) -> tuple[str, str]:
     if state.leader == NO_LEADER:
         trusted = (*state.isr, *state.eligible)
-        if not trusted:  # all of them have lost their directories
+        if not trusted:  # the replicas that had every record have lost their directories
             return "no leader", "an unclean election: no replica is known to have every acknowledged record"
-        who = f"one of {_name(trusted)}" if len(trusted) > 1 else _name(trusted)
+        who = f"one of {_name_brokers(trusted)}" if len(trusted) > 1 else _name_brokers(trusted)
         reason = "which have" if len(trusted) > 1 else "which has"
         return "no leader", f"{who} to return, {reason} every acknowledged record"
     missing = [one for one in state.replicas if one not in state.isr]
@@ -43,18 +43,18 @@ def _describe(state: PartitionRecord, brokers: Mapping[int, BrokerRegistration])
     catching_up = [one for one in missing if one not in absent]
     waits = []
     if absent:
-        waits.append(f"{_name(absent)} to return")
+        waits.append(f"{_name_brokers(absent)} to return")
     if catching_up:
-        waits.append(f"{_name(catching_up)} to catch up")
+        waits.append(f"{_name_brokers(catching_up)} to catch up")
     if state.adding or state.removing:
         target = [one for one in state.replicas if one not in state.removing]
-        return f"reassigned to {_name(target)}", " and ".join(waits) or "the controller to end it"
-    return f"not in sync: {_list(missing)}", " and ".join(waits)
+        return f"reassigned to {_name_brokers(target)}", " and ".join(waits) or "the controller to end it"
+    return f"not in sync: {_join_ids(missing)}", " and ".join(waits)
 
 
-def _name(brokers: Sequence[int]) -> str:
-    return f"broker{'s' if len(brokers) > 1 else ''} {_list(brokers)}"
+def _name_brokers(brokers: Sequence[int]) -> str:
+    return f"broker{'s' if len(brokers) > 1 else ''} {_join_ids(brokers)}"
 
 
-def _list(brokers: Iterable[int]) -> str:
+def _join_ids(brokers: Iterable[int]) -> str:
     return ", ".join(map(str, brokers))

@@ -1,7 +1,7 @@
 """Rates at which records are written, from offsets by time.
 
 Leaders find offsets by the timestamps of records (ListOffsets). So a rate is known without a
-history of samples, and of all brokers.
+history of samples, and for the partitions of all brokers.
 """
 
 from typing import Final

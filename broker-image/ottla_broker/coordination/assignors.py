@@ -60,10 +60,10 @@ def assign_range(members: Members, counts: PartitionCounts) -> dict[str, Assignm
         subscribers = [member_id for member_id in ordered if topic in members[member_id].topics]
         if not subscribers:
             continue
-        size, larger = divmod(count, len(subscribers))
+        size, larger_count = divmod(count, len(subscribers))
         start = 0
         for at, member_id in enumerate(subscribers):
-            end = start + size + (at < larger)
+            end = start + size + (at < larger_count)
             if end > start:
                 result[member_id][topic] = frozenset(range(start, end))
             start = end
@@ -117,9 +117,9 @@ def _balance_equal_subscriptions(
     """If the partitions do not divide evenly, the members that already have most get one more, so
     that the fewest partitions move."""
     sizes = {member_id: sum(map(len, assignment.values())) for member_id, assignment in kept.items()}
-    size, larger = divmod(len(unassigned) + sum(sizes.values()), len(kept))
+    size, larger_count = divmod(len(unassigned) + sum(sizes.values()), len(kept))
     by_size = sorted(kept, key=lambda member_id: (-sizes[member_id], member_id))
-    quotas = {member_id: size + (at < larger) for at, member_id in enumerate(by_size)}
+    quotas = {member_id: size + (at < larger_count) for at, member_id in enumerate(by_size)}
     unequal = [member_id for member_id, quota in quotas.items() if sizes[member_id] != quota]
     owned = {member_id: sorted(partitions_of(kept[member_id])) for member_id in unequal}
     for member_id, partitions in owned.items():

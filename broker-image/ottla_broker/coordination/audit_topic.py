@@ -75,7 +75,7 @@ class TopicAudit:
         self._waiting.append(Record(self._now_ms(), None, line))
 
     async def _write(self) -> None:
-        """Writes all that waits. Lines stay in the queue until they are written."""
+        """Writes all waiting lines, which stay in the queue until they are written."""
         backoff_s = RETRY_BACKOFF_S
         try:
             while self._waiting:

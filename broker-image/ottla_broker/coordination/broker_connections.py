@@ -28,7 +28,7 @@ class BrokerConnections:
         registered = self._image.brokers.get(broker)
         endpoint = None if registered is None else registered.endpoints.get(self._listener)
         if endpoint is None:
-            raise ConnectionError(f"broker {broker} is not registered")
+            raise ConnectionError(f"broker {broker} is not registered with listener {self._listener}")
         address = endpoint.host, endpoint.port
         opening = self._channels.get(address)
         if opening is None or (opening.done() and not is_open_channel(opening)):

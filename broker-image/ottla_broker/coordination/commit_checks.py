@@ -32,7 +32,7 @@ def check_commit(
     partitions: Collection[tuple[str, int]],
 ) -> None:
     """`version`: of OffsetCommit. `partitions`: topics and indexes. Raises GROUP_ID_NOT_FOUND when
-    a generation is given and the group does not exist; what the group's own `check_commit`
+    a generation is given and the group does not exist, and what the group's own `check_commit`
     raises."""
     if isinstance(group, StreamsGroup):
         group.check_commit(member_id, generation, version, partitions)

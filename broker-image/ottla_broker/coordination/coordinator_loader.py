@@ -45,8 +45,8 @@ _NEWER_GROUPS: Final[tuple[tuple[type[Any], RecordTypes[Any, Any], type[Any]], .
 
 
 class CoordinatorLoader:
-    """`record_count`: number of records so far. `unknown_record_count`: of those whose type is
-    unknown, which are ignored."""
+    """`record_count`: number of records so far. `unknown_record_count`: number of those with an
+    unknown type, which are ignored."""
 
     def __init__(self, config: GroupCoordinatorConfig) -> None:
         self._config = config

@@ -33,7 +33,7 @@ class Timestamps(NamedTuple):
 class JoinRequest:
     """`member_id` is empty for a new member, whose id then ends in `unique_suffix`, which the
     coordinator sets. `needs_member_id`: the client supports MEMBER_ID_REQUIRED (v4, KIP-394).
-    `may_skip_assignment`: v9, KIP-814."""
+    `may_skip_assignment`: the client supports SkipAssignment (v9, KIP-814)."""
 
     __slots__ = (
         "client_host",

@@ -45,7 +45,7 @@ class GroupChange(Generic[GroupT, KeyT, ValueT]):
         self.group.apply(key, value)
 
     def add_record(self, key: KeyT, value: ValueT | None) -> None:
-        """Like `write`, of a record that the caller applies to the group."""
+        """Like `write`, but the caller applies the record to the group."""
         if self._undo is None:
             self._undo = self.group.prepare_undo()
         self._undo.before_record(key)

@@ -76,11 +76,13 @@ class MemberIntervals(msgspec.Struct, frozen=True):
         session, heartbeat, assignment = self.interval_settings
         return replace(
             self,
-            session_timeout_ms=_own(configs, session, self.session_timeout_ms, self.session_timeout_bounds_ms),
-            heartbeat_interval_ms=_own(
+            session_timeout_ms=_value_or_default(
+                configs, session, self.session_timeout_ms, self.session_timeout_bounds_ms
+            ),
+            heartbeat_interval_ms=_value_or_default(
                 configs, heartbeat, self.heartbeat_interval_ms, self.heartbeat_interval_bounds_ms
             ),
-            assignment_interval_ms=_own(
+            assignment_interval_ms=_value_or_default(
                 configs, assignment, self.assignment_interval_ms, self.assignment_interval_bounds_ms
             ),
         )
@@ -152,8 +154,10 @@ class StreamsGroupConfig(MemberIntervals, frozen=True):
         delay, delay_bounds = self.initial_rebalance_delay_ms, (0, 2**31 - 1)
         return replace(
             super().of_group(configs),
-            num_standby_replicas=_own(configs, STREAMS_NUM_STANDBY_REPLICAS, standby, standby_bounds),
-            initial_rebalance_delay_ms=_own(configs, STREAMS_INITIAL_REBALANCE_DELAY_MS, delay, delay_bounds),
+            num_standby_replicas=_value_or_default(configs, STREAMS_NUM_STANDBY_REPLICAS, standby, standby_bounds),
+            initial_rebalance_delay_ms=_value_or_default(
+                configs, STREAMS_INITIAL_REBALANCE_DELAY_MS, delay, delay_bounds
+            ),
         )
 
     @classmethod
@@ -192,7 +196,7 @@ def _read_intervals(config: Config, settings: IntervalSettings) -> Intervals:
     )
 
 
-def _own(configs: Mapping[str, str], setting: Setting[int], default: int, bounds: tuple[int, int]) -> int:
+def _value_or_default(configs: Mapping[str, str], setting: Setting[int], default: int, bounds: tuple[int, int]) -> int:
     """A group's own value within the bounds; `default` without one."""
     text = configs.get(setting.name)
     return default if text is None else min(max(setting.parse(text), bounds[0]), bounds[1])

@@ -256,8 +256,7 @@ class GroupCoordinator:
         version: int = MEMBER_EPOCHS_SINCE,
     ) -> None:
         """Returns when all are replicated. `version`: of OffsetCommit. Raises GROUP_ID_NOT_FOUND
-        for a share group, and when a generation is given and the group does not exist; what the
-        group's `check_commit` raises."""
+        for a share group, and what `commit_checks.check_commit` raises."""
         shard = self._shard_of(group_id)
         group = find_group_with_offsets(shard.groups, group_id)
         check_commit(group, group_id, member_id, group_instance_id, generation, version, commits)
@@ -297,8 +296,8 @@ class GroupCoordinator:
         if guard is not None and not shard.verifications.is_valid(producer_id, guard):
             raise KafkaError(ErrorCode.invalid_txn_state, f"the transaction of producer {producer_id} has ended")
         if commits:
-            keys = {OffsetCommitKey(group_id, topic, at): commit for (topic, at), commit in commits.items()}
-            await shard.commit_transactional_offsets(group_id, producer_id, producer_epoch, keys)
+            by_key = {OffsetCommitKey(group_id, topic, at): commit for (topic, at), commit in commits.items()}
+            await shard.commit_transactional_offsets(group_id, producer_id, producer_epoch, by_key)
 
     def has_open_transaction(self, partition: int, producer_id: int) -> bool:
         """True if the producer's transaction has offsets in a partition of `__consumer_offsets`."""

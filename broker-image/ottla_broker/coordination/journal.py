@@ -151,12 +151,12 @@ class JournalWriter:
         """Like `write_records`, but appends in this turn of the event loop, after the writes that
         were requested before.
         """
-        done = self.write_records(records, apply=apply)
+        future = self.write_records(records, apply=apply)
         self._send()
-        return done
+        return future
 
     def write_batch(self, batch: bytes, *, apply: Callable[[], None] | None = None) -> Write:
-        """Like `write_records`, but of an encoded batch: one of a transaction, or its end
+        """Like `write_records`, but writes an encoded batch: records of a transaction, or its end
         marker.
         """
         return self._add(_PendingWrite((), apply, batch))
@@ -173,13 +173,13 @@ class JournalWriter:
         except KafkaError as reason:
             raise KafkaError(to_coordinator_error(reason.code), reason.message) from reason
         self._finish([write], replicated)
-        return write.done
+        return write.future
 
     def _add(self, write: "_PendingWrite") -> Write:
         if not self._pending:
             asyncio.get_running_loop().call_soon(self._send)
         self._pending.append(write)
-        return write.done
+        return write.future
 
     def _send(self) -> None:
         collected, self._pending = self._pending, []
@@ -250,7 +250,7 @@ def _apply(writes: "list[_PendingWrite]") -> None:
 
 def _set_result(writes: "list[_PendingWrite]", code: ErrorCode) -> None:
     for write in writes:
-        write.done.complete(code)
+        write.future.complete(code)
 
 
 async def wait_for_write(write: Write | None) -> None:
@@ -270,7 +270,7 @@ class _PendingWrite:
     records: Sequence[Record]
     apply: Callable[[], None] | None
     batch: bytes = b""
-    done: Write = field(default_factory=SameTurnFuture)
+    future: Write = field(default_factory=SameTurnFuture)
     size: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -49,9 +49,9 @@ class Shard(Protocol):
 ShardT = TypeVar("ShardT", bound=Shard)
 
 
-async def load_shard(shards: dict[int, ShardT], shard: ShardT, journal: Journal, loading: asyncio.Lock) -> None:
+async def load_shard(shards: dict[int, ShardT], shard: ShardT, journal: Journal, loading_lock: asyncio.Lock) -> None:
     """Puts the shard of a partition that this broker begins to lead into a coordinator's `shards`
-    and loads it. `loading`: the coordinator's lock, so that one shard loads at a time: several
+    and loads it. `loading_lock`: the coordinator's lock, so that one shard loads at a time: several
     would each take a slice of every event loop iteration.
     """
     partition = shard.partition
@@ -63,7 +63,7 @@ async def load_shard(shards: dict[int, ShardT], shard: ShardT, journal: Journal,
         if shards.get(partition) is shard:  # else it was unloaded before this task started
             unload_shard(shards, partition)
         return
-    async with loading:
+    async with loading_lock:
         await shard.load()
 
 

@@ -18,14 +18,14 @@ class PendingOffsets:
     producer id. False when there are none.
     """
 
-    __slots__ = ("_by_producer", "_counts", "_ending", "_epochs", "_groups")
+    __slots__ = ("_by_producer", "_counts", "_ending", "_epochs", "_group_counts")
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[OffsetCommitKey, CommitOrRemoval]] = {}
         self._epochs: dict[int, int] = {}
         self._ending: set[int] = set()
         self._counts: Counter[OffsetCommitKey] = Counter()
-        self._groups: Counter[str] = Counter()
+        self._group_counts: Counter[str] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._by_producer)
@@ -43,7 +43,7 @@ class PendingOffsets:
         for key, commit in commits.items():
             if key not in known:
                 self._counts[key] += 1
-                self._groups[key.group] += 1
+                self._group_counts[key.group] += 1
             known[key] = commit
 
     def discard(self, keys: Iterable[OffsetCommitKey]) -> None:
@@ -75,7 +75,7 @@ class PendingOffsets:
         return bool(self._counts) and OffsetCommitKey(group, topic, partition) in self._counts
 
     def has_group(self, group: str) -> bool:
-        return group in self._groups
+        return group in self._group_counts
 
     def group_keys(self, group: str) -> Iterator[OffsetCommitKey]:
         return (key for key in self._counts if key.group == group)
@@ -84,6 +84,6 @@ class PendingOffsets:
         self._counts[key] -= 1
         if not self._counts[key]:
             del self._counts[key]
-        self._groups[key.group] -= 1
-        if not self._groups[key.group]:
-            del self._groups[key.group]
+        self._group_counts[key.group] -= 1
+        if not self._group_counts[key.group]:
+            del self._group_counts[key.group]

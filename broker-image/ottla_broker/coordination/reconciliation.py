@@ -29,10 +29,10 @@ def reconcile_member(
 ) -> ConsumerMember:
     """The member after the next step, the same object when there is none to take.
 
-    `owned`: the partitions that the member reports to own; None when its request does not say,
+    `owned`: the partitions that the member reports as its own; None when its request does not say,
     which means that nothing has changed. `subscribed`: topics of its present subscription; the
     target may be of an earlier one. Raises FENCED_MEMBER_EPOCH for a member in a state that a later
-    version has written, unless it reports to own nothing.
+    version has written, unless it reports that it owns nothing.
     """
     match member.state:
         case MemberState.stable if member.epoch == target_epoch and not has_subscription_changed:

@@ -24,10 +24,10 @@ _VERSION: Final = struct.Struct(">h")
 
 class Field(msgspec.Struct, frozen=True):
     """`kind`: kio's name of a wire type, or a format. A field of a wire type is one value, or with
-    `array` an array. A field of a format is an array, or one value or None with `single`, or with a
-    `tag` and without `array`. `since`, `until`: the first and the last version that have the field.
-    `default` is the value in the other versions. A field with a `tag` is a tagged field, which is
-    written only when it differs from its default.
+    `array` an array. A field of a format is an array. With `single`, or with a `tag` and without
+    `array`, it is one value or None. `since`, `until`: the first and the last version that have the
+    field. `default` is the value in the other versions. A field with a `tag` is a tagged field,
+    which is written only when it differs from its default.
     """
 
     kind: "str | RecordFormat[Any]"

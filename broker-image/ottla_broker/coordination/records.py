@@ -138,13 +138,13 @@ _NO_TAGS: Final = b"\x00"
 
 
 @lru_cache(maxsize=4096)  # hashed for each request of a group
-def coordinator_partition(key: str, partitions: int) -> int:
+def coordinator_partition(key: str, partition_count: int) -> int:
     """The partition of a coordinator's topic that keeps the state of a group id, a transactional id
-    or a share-partition's coordinator key: `Utils.abs(key.hashCode())` modulo the number of
-    partitions, where the absolute value of −2³¹ is 0. Kafka's partitioner of records clears the
-    sign bit instead (`Utils.toPositive`)."""
+    or a share-partition's coordinator key: `Utils.abs(key.hashCode())` modulo `partition_count`,
+    where the absolute value of −2³¹ is 0. Kafka's partitioner of records clears the sign bit
+    instead (`Utils.toPositive`)."""
     value = java_hash(key)
-    return (0 if value == -(1 << 31) else abs(value)) % partitions
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count
 
 
 def java_hash(text: str) -> int:

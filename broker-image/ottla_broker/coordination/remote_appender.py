@@ -30,17 +30,17 @@ class RemoteAppender:
         leader. Raises KafkaError; OSError when the records may or may not be appended.
         """
         found = self._image.topics.get(topic)
-        led = [
+        with_leader = [
             one
             for one in (() if found is None else found.partitions.values())
             if one.leader != NO_LEADER and partition in (None, one.partition)
         ]
-        if not led:
+        if not with_leader:
             raise KafkaError(ErrorCode.leader_not_available, f"topic {topic!r} has no leader")
         # Imported here: it has kio's classes of Fetch and Produce, 0.4 MiB that few brokers need.
         from ottla_broker.wire.partition_requests import build_produce
 
-        target = led[0]
+        target = with_leader[0]
         request = build_produce(topic, target.partition, batch, acks=ALL_REPLICAS, timeout_s=WRITE_TIMEOUT_S)
         frame = bytes(write_request(ApiKey.PRODUCE, PRODUCE_VERSION, 0, self.client_id, request))[SIZE_BYTES:]
         answer = await self._forwarder.forward(target.leader, frame, int(WRITE_TIMEOUT_S * 1000))

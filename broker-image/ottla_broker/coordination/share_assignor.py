@@ -79,9 +79,9 @@ def _drop_surplus(
     for member_id, mine in kept.items():
         for one in mine:
             holders.setdefault(one, []).append(member_id)
-    for one, having in holders.items():
-        having.sort(key=lambda member_id: (-len(kept[member_id]), member_id))
-        for member_id in having[: max(0, len(having) - shares[one])]:
+    for one, member_ids in holders.items():
+        member_ids.sort(key=lambda member_id: (-len(kept[member_id]), member_id))
+        for member_id in member_ids[: max(0, len(member_ids) - shares[one])]:
             kept[member_id].remove(one)
     if not kept:
         return

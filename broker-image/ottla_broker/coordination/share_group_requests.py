@@ -60,7 +60,7 @@ class ShareGroupRequests:
 
     def __post_init__(self) -> None:
         self._writes = GroupWrites(self._store, SHARE_GROUP_RECORDS)
-        self._locks: dict[str, asyncio.Lock] = {}  # group → its state partitions are being changed
+        self._locks: dict[str, asyncio.Lock] = {}  # group → lock of changes to its share state
 
     def _config_of(self, group_id: str) -> ShareGroupConfig:
         return self._config.share.of_group(self._metadata.group_configs(group_id))
@@ -139,9 +139,9 @@ class ShareGroupRequests:
 
     async def _initialize_partitions(self, group: ShareGroup) -> bool:
         """Initializes the share state of partitions that have none yet. Returns False if none could
-        be initialized, or the group was deleted during that; True also if nothing is left to do. A
-        later heartbeat tries the failed ones again. Raises KafkaError if the group's records are
-        not replicated."""
+        be initialized, or the group was deleted during that; True also if nothing is left to do, or
+        the group was deleted before. A later heartbeat tries the failed ones again. Raises
+        KafkaError if the group's records are not replicated."""
         async with self._lock_of(group.id):
             missing = share_heartbeat.find_uninitialized(group, self._metadata)
             wanted = [StatePartition(topic, at) for topic, found in missing.items() for at in sorted(found.partitions)]

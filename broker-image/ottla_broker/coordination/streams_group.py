@@ -140,7 +140,7 @@ class StreamsMember(msgspec.Struct, frozen=True):
 @dataclass(slots=True, eq=False)
 class StreamsGroup:
     """`configured`: the topology with the existing topics of version `metadata_version` of the
-    metadata. `shutdown_requested_by`: a member that has requested the whole application to stop.
+    metadata. `shutdown_requested_by`: a member that has requested that the whole application stop.
     `endpoint_epoch` grows when tasks move between members with endpoints. `delayed_until_ms`: loop
     time before which a new group gets no tasks. `assigned_ms`: loop time of the last assignment.
     None of these is stored in records."""

@@ -16,7 +16,7 @@ from ottla_broker.coordination.streams_tasks import Task
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 PartitionCount = Callable[[str], int | None]
-"""The number of partitions of the topic of this name; None without it."""
+"""Returns the number of partitions of the topic with this name; None if it does not exist."""
 
 
 class StreamsStatus(IntEnum):
@@ -126,7 +126,7 @@ def _check_source_topics(topology: StreamsTopologyValue, partition_count: Partit
 
 def _repartition_counts(topology: StreamsTopologyValue, partition_count: PartitionCount) -> dict[str, int]:
     """Number of partitions of each repartition topic: the declared number, or else the largest
-    number of any topic that is read by a subtopology which writes to it.
+    number of the topics that are read by the subtopologies that write to it.
     """
     declared = {topic.name: topic for part in topology.subtopologies for topic in part.repartition_source_topics}
     counts = {name: topic.partitions for name, topic in declared.items() if topic.partitions}
@@ -155,8 +155,8 @@ def input_topic_names(part: Subtopology) -> list[str]:
 def _enforce_copartitioning(
     topology: StreamsTopologyValue, counts: dict[str, int], partition_count: PartitionCount
 ) -> None:
-    """Gives the repartition topics of a copartition group that declare no number of partitions the
-    same number as its other topics.
+    """In each copartition group, gives repartition topics without a declared number of partitions
+    the number of the other topics.
     """
     for part in topology.subtopologies:
         for group in part.copartition_groups:

@@ -38,8 +38,8 @@ class SubscriptionCounts:
         return {expression for _, expression in self.by_subscription if expression}
 
     def preferred_assignor(self, default: str) -> str:
-        """The assignor that most members ask for; `default` if none asks for any. If as many ask
-        for each, it is uniform, as in Kafka, whichever was asked for first."""
+        """The assignor that most members ask for; `default` if no member asks for one. If equally
+        many ask for each, it is uniform, as in Kafka, whichever was asked for first."""
         return max(self.by_assignor, key=lambda name: (self.by_assignor[name], name), default=default)
 
     def __iter__(self) -> Iterator[TopicSubscription]:

@@ -37,8 +37,8 @@ class _Load:
             self.by_process.setdefault(member.process_id, set())
             self.process_sizes[member.process_id] = self.process_sizes.get(member.process_id, 0) + 1
 
-    def give(self, kind: dict[str, set[Task]], member_id: str, task: Task) -> None:
-        kind[member_id].add(task)
+    def give(self, tasks_by_member: dict[str, set[Task]], member_id: str, task: Task) -> None:
+        tasks_by_member[member_id].add(task)
         self.by_process[self.members[member_id].process_id].add(task)
 
     def task_count(self, member_id: str) -> int:
@@ -73,12 +73,12 @@ def assign_tasks(
 
 
 def _assign_active(load: _Load, tasks: list[Task]) -> None:
-    smaller, larger_quotas = divmod(len(tasks), len(load.members))
+    smaller, larger_count = divmod(len(tasks), len(load.members))
 
     def has_room(member_id: str) -> bool:
         count = len(load.active[member_id])
         used = sum(len(have) > smaller for have in load.active.values())
-        return count < smaller or (count == smaller and used < larger_quotas)
+        return count < smaller or (count == smaller and used < larger_count)
 
     owners = {task: one for one, it in load.members.items() for task in tasks_of(it.former.active)}
     copies: dict[Task, list[str]] = {}

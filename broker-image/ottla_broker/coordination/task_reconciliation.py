@@ -1,6 +1,6 @@
 """How a member of a streams group moves from its current to its target tasks (KIP-1071). Pure.
 
-    stable             has what the target of its epoch says
+    stable             has the target tasks of its epoch
     unrevoked_tasks    must give up `pending_revocation` first, and stays in its epoch
     unreleased_tasks   is in the target's epoch, and waits for tasks of other members
 
@@ -37,9 +37,9 @@ def reconcile_streams_member(
 
     `active_owners`: the member that has each active task, also while it gives it up.
     `held_by_process`: tasks of any kind of other members of this member's process. `owned`: the
-    tasks that the member reports to own; None when its request does not say, which means that
+    tasks that the member reports as its own; None when its request does not say, which means that
     nothing has changed. Raises FENCED_MEMBER_EPOCH for a member in a state that a later version has
-    written, unless it reports to own nothing.
+    written, unless it reports that it owns nothing.
     """
     match member.state:
         case StreamsMemberState.stable if member.epoch == target_epoch:

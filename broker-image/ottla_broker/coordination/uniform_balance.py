@@ -1,9 +1,9 @@
 """The targets of a group of the uniform assignor whose members all have the same subscription, kept
 balanced from change to change. Pure.
 
-`assign_uniformly` goes through all members. This goes through those whose targets change. When one
-of 1,000 members leaves, only the members that get its partitions are changed. Both have the same
-rules: numbers of partitions differ by one at most, and as few partitions as possible move.
+`assign_uniformly` goes through all members. UniformBalance goes through those whose targets change.
+When one of 1,000 members leaves, only the members that get its partitions are changed. Both have
+the same rules: numbers of partitions differ by one at most, and as few partitions as possible move.
 
     sizes        member → number of its partitions, and the members of each number
     unassigned   partitions of the subscribed topics that are in no target
@@ -30,7 +30,7 @@ class UniformBalance:
         that all members subscribe to."""
         self._counts = dict(counts)
         self._size_of: dict[str, int] = {}
-        self._of_size: dict[int, dict[str, None]] = {}  # members in a fixed order
+        self._members_of_size: dict[int, dict[str, None]] = {}  # members in a fixed order
         self._unassigned = {(topic, at) for topic, count in counts.items() for at in range(count)}
         for member_id in member_ids:
             self.add(member_id)
@@ -55,12 +55,12 @@ class UniformBalance:
     def _set_size(self, member_id: str, size: int | None) -> None:
         before = self._size_of.pop(member_id, None)
         if before is not None:
-            del self._of_size[before][member_id]
-            if not self._of_size[before]:
-                del self._of_size[before]
+            del self._members_of_size[before][member_id]
+            if not self._members_of_size[before]:
+                del self._members_of_size[before]
         if size is not None:
             self._size_of[member_id] = size
-            self._of_size.setdefault(size, {})[member_id] = None
+            self._members_of_size.setdefault(size, {})[member_id] = None
 
     # -- assignment --------------------------------------------------------------------------------
 
@@ -68,14 +68,14 @@ class UniformBalance:
         """False if it was created for other topics, or if targets have partitions of other topics;
         `assign_uniformly` is needed then.
         """
-        assigned = sum(size * len(members) for size, members in self._of_size.items())
+        assigned = sum(size * len(members) for size, members in self._members_of_size.items())
         return self._counts == counts and assigned + len(self._unassigned) == sum(counts.values())
 
     def rebalance(self, targets: Mapping[str, Assignment]) -> dict[str, Assignment]:
         """The targets that change, those that lose partitions first. The caller sets them."""
-        if not self._of_size:
+        if not self._members_of_size:
             return {}
-        sizes = _Sizes(self._of_size)
+        sizes = _Sizes(self._members_of_size)
         losing: dict[str, list[TopicIdPartition]] = {}
         gaining: dict[str, list[TopicIdPartition]] = {}
         for partition in sorted(self._unassigned):
@@ -95,25 +95,25 @@ class UniformBalance:
 class _Sizes:
     """Members by number of partitions: a copy, which a plan changes."""
 
-    def __init__(self, of_size: Mapping[int, Mapping[str, None]]) -> None:
-        self._of_size = {size: list(members) for size, members in of_size.items()}
+    def __init__(self, members_of_size: Mapping[int, Mapping[str, None]]) -> None:
+        self._members_of_size = {size: list(members) for size, members in members_of_size.items()}
 
     @property
     def are_unequal(self) -> bool:
-        return max(self._of_size) - min(self._of_size) > 1
+        return max(self._members_of_size) - min(self._members_of_size) > 1
 
     def grow_smallest(self) -> str:
-        smallest = min(self._of_size)
+        smallest = min(self._members_of_size)
         return self._move(smallest, smallest + 1)
 
     def shrink_largest(self) -> str:
-        largest = max(self._of_size)
+        largest = max(self._members_of_size)
         return self._move(largest, largest - 1)
 
     def _move(self, size: int, to: int) -> str:
-        members = self._of_size[size]
+        members = self._members_of_size[size]
         member_id = members.pop()
         if not members:
-            del self._of_size[size]
-        self._of_size.setdefault(to, []).append(member_id)
+            del self._members_of_size[size]
+        self._members_of_size.setdefault(to, []).append(member_id)
         return member_id

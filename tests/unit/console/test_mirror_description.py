@@ -38,7 +38,7 @@ def test_records_that_would_be_lost_are_counted() -> None:
 def test_unknown_lag_is_not_zero() -> None:
     assert unmet_checks(None, COPIED) == [
         "The leader of every partition reports its state; not so for t-0.",
-        "Every record of the source that is known here is copied; the lag is unknown of t-0.",
+        "Every record of the source that is known here is copied; the lag is unknown for t-0.",
     ]
     assert (topic(None, COPIED).lag, topic(COPIED).lag, topic(None, COPIED).lag_bytes) == (-1, 0, -1)
 

@@ -43,7 +43,9 @@ def test_a_restart_is_described_from_its_shutdown_until_all_replicas_are_in_sync
     history.observe([other, registration(2, 5, fenced=True, shutting_down=True)], 4)
     assert describe(history, WITHOUT_2, 6) == [Restart(2, "stopped", 2, "its process to start again")]
     history.observe([other, registration(2, 9, fenced=True)], 7)
-    assert describe(history, WITHOUT_2, 8) == [Restart(2, "starting", 1, "it to read the metadata log to its end")]
+    assert describe(history, WITHOUT_2, 8) == [
+        Restart(2, "starting", 1, "its process to read the metadata log to the end")
+    ]
     history.observe([other, registration(2, 9)], 9)
     assert describe(history, WITHOUT_2, 10, {2: 3 << 20}) == [
         Restart(2, "restarted", 1, "3 partitions to catch up, 3.0 MiB behind")
