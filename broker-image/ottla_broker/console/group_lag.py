@@ -82,10 +82,8 @@ class GroupLags:
                     ends = await self._requests.find_end_offsets(committed)
                     lags = [PartitionLag(*one, at, ends.get(one, -1)) for one, at in committed.items()]
                     self._history.add(name, LagSample(self._now_s(), lag_by_topic(lags)))
-                else:
-                    group = None  # the group may have moved to another coordinator
             except (KafkaError, OSError):
-                group = None
+                group = None  # it may have moved to another coordinator
             await asyncio.sleep(SAMPLE_INTERVAL_S)
         self._sampled.discard(name)
 

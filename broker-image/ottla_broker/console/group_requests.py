@@ -1,7 +1,7 @@
 """Requests of the console to group coordinators."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
@@ -16,6 +16,7 @@ from kio.schema.offset_fetch.v8.request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from kio.schema.offset_fetch.v8.response import OffsetFetchResponseGroup
 from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
 from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
 from kio.schema.types import GroupId, TopicName
@@ -98,53 +99,37 @@ class GroupRequests:
         return found
 
     async def find_committed_offsets(self, group: ListedGroup) -> OffsetsByPartition:
-        """Committed offsets; of a share group the start offsets of its share-partitions. Empty also
-        if the coordinator returns an error for a group that is not a share group. Raises
+        """Committed offsets; of a share group the start offsets of its share-partitions. Raises
         KafkaError, OSError.
         """
         if group.type == SHARE:
             return await self._share_offsets(group)
-        fetched = await self._fetch_offsets(group.coordinator, [group.name], None)
-        return fetched.get(group.name, {})
+        response = await self._requests.client.send(build_offset_fetch([group.name]), broker=group.coordinator)
+        (fetched,) = response.groups
+        raise_for_error(fetched.error_code, f"offsets of group {group.name!r}: {fetched.error_code.name}")
+        return read_committed_offsets(fetched)
 
     async def find_groups_of_topic(
         self, topic: str, partitions: Sequence[int], groups: Sequence[ListedGroup]
-    ) -> dict[str, OffsetsByPartition]:
-        """By name, those of `groups` that have committed offsets of the topic, with these offsets.
-        Share groups are left out. Raises KafkaError, OSError.
+    ) -> tuple[dict[str, OffsetsByPartition], Failures]:
+        """By name, those of `groups` that have committed offsets of the topic, with these offsets,
+        of the coordinators that respond. Share groups are left out.
         """
         by_coordinator: dict[int, list[str]] = defaultdict(list)
         for group in groups:
             if group.type != SHARE:
                 by_coordinator[group.coordinator].append(group.name)
-        found: dict[str, OffsetsByPartition] = {}
-        for coordinator, names in by_coordinator.items():
-            found |= await self._fetch_offsets(coordinator, names, (topic, partitions))
-        return {name: offsets for name, offsets in found.items() if offsets}
-
-    async def _fetch_offsets(
-        self, coordinator: int, names: Sequence[str], topic: tuple[str, Sequence[int]] | None
-    ) -> dict[str, OffsetsByPartition]:
-        """The committed offsets of the groups `names`, without groups and partitions for which the
-        coordinator returns an error. `topic`: a topic and its partitions; None: all topics.
-        """
-        topics = None
-        if topic is not None:
-            name, partitions = topic
-            indexes = tuple(i32(one) for one in partitions)
-            topics = (OffsetFetchRequestTopics(name=TopicName(name), partition_indexes=indexes),)
-        groups = tuple(OffsetFetchRequestGroup(group_id=GroupId(one), topics=topics) for one in names)
-        response = await self._requests.client.send(OffsetFetchRequest(groups=groups), broker=coordinator)
-        return {
-            str(group.group_id): {
-                (str(found.name), int(one.partition_index)): int(one.committed_offset)
-                for found in group.topics
-                for one in found.partitions
-                if one.error_code is ErrorCode.none and one.committed_offset >= 0
-            }
-            for group in response.groups
-            if group.error_code is ErrorCode.none
-        }
+        responses = await self._requests.send_to_brokers(
+            {broker: build_offset_fetch(names, (topic, partitions)) for broker, names in by_coordinator.items()}
+        )
+        found, failures = {}, list(responses.failures)
+        for broker, response in responses.by_broker.items():
+            for one in response.groups:
+                if one.error_code is not ErrorCode.none:
+                    failures.append(f"Broker {broker} returns no offsets of {one.group_id}: {one.error_code.name}.")
+                elif offsets := read_committed_offsets(one):
+                    found[str(one.group_id)] = offsets
+        return found, tuple(failures)
 
     async def _share_offsets(self, group: ListedGroup) -> OffsetsByPartition:
         requested = DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group.name), topics=None)
@@ -159,3 +144,27 @@ class GroupRequests:
             for one in topic.partitions
             if one.error_code is ErrorCode.none and one.start_offset >= 0
         }
+
+
+def build_offset_fetch(names: Iterable[str], topic: tuple[str, Sequence[int]] | None = None) -> OffsetFetchRequest:
+    """A request for committed offsets of the groups `names`. `topic`: a topic and its partitions;
+    None: all topics.
+    """
+    topics = None
+    if topic is not None:
+        name, partitions = topic
+        indexes = tuple(i32(one) for one in partitions)
+        topics = (OffsetFetchRequestTopics(name=TopicName(name), partition_indexes=indexes),)
+    return OffsetFetchRequest(
+        groups=tuple(OffsetFetchRequestGroup(group_id=GroupId(one), topics=topics) for one in names)
+    )
+
+
+def read_committed_offsets(fetched: OffsetFetchResponseGroup) -> OffsetsByPartition:
+    """The offsets of a group, without partitions for which the coordinator returns an error."""
+    return {
+        (str(topic.name), int(one.partition_index)): int(one.committed_offset)
+        for topic in fetched.topics
+        for one in topic.partitions
+        if one.error_code is ErrorCode.none and one.committed_offset >= 0
+    }

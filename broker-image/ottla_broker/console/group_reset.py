@@ -159,7 +159,7 @@ class GroupResetPages:
             PartitionReset(
                 *one,
                 committed[one],
-                choose_offset(target, committed[one], starts.get(one, -1), ends.get(one, -1), times.get(one, -1)),
+                choose_offset(target, committed[one], starts.get(one, -1), ends.get(one, -1), times.get(one)),
                 ends.get(one, -1),
             )
             for one in partitions

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.broker import Broker
-from ottla_broker.console.cluster_requests import ClusterRequests
+from ottla_broker.console.cluster_requests import ClusterRequests, merge_failures
 from ottla_broker.console.group_description import (
     ListedGroup,
     PartitionLag,
@@ -95,7 +95,7 @@ class GroupPages:
         topic = self._topics.find_topic(page)
         groups, failures = await self._groups.list_groups()
         visible = [one for one in groups if may_describe_group(page, one.name)]
-        offsets = await self._groups.find_groups_of_topic(topic.name, sorted(topic.partitions), visible)
+        offsets, more = await self._groups.find_groups_of_topic(topic.name, sorted(topic.partitions), visible)
         ends = await self._requests.find_end_offsets((topic.name, index) for index in topic.partitions)
         readers = [
             TopicReader(
@@ -104,7 +104,7 @@ class GroupPages:
             for one in visible
             if one.name in offsets
         ]
-        return page.render("readers.html", readers=readers, failures=failures)
+        return page.render("readers.html", readers=readers, failures=merge_failures(failures, more))
 
 
 async def find_group(groups: GroupRequests, page: PageRequest, name: str) -> ListedGroup:

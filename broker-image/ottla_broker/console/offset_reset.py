@@ -85,10 +85,11 @@ def find_conflicts(
     return [(one, now) for one, now in found if now != one.before]
 
 
-def choose_offset(target: ResetTarget, committed: int, start: int, end: int, at_time: int) -> int:
+def choose_offset(target: ResetTarget, committed: int, start: int, end: int, at_time: int | None) -> int:
     """The offset that a reset would commit, as Kafka's tools choose it: at least the start and at
-    most the end. −1 if the start or end is unknown. `at_time`: the first offset at or after the
-    target's time; −1: no record is as new, and the end is chosen.
+    most the end. −1 if one of the offsets that it depends on is unknown. `at_time`: the first
+    offset at or after the target's time; −1: no record is as new, and the end is chosen; None:
+    unknown.
     """
     if min(start, end) < 0:
         return -1
@@ -100,6 +101,8 @@ def choose_offset(target: ResetTarget, committed: int, start: int, end: int, at_
         case "offset":
             chosen = target.at
         case "time":
+            if at_time is None:
+                return -1
             chosen = end if at_time < 0 else at_time
         case "shift":
             chosen = committed + target.at

@@ -8,7 +8,7 @@ search can be resumed.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla_broker.console.partition_reader import Chunk, OffsetRange, format_positions, read_chunk, read_ranges
@@ -73,8 +73,8 @@ class SearchUpdate:
 
 
 class Search:
-    """`limit`: number of records to find. `count_searches`: returns the number of searches on this
-    broker.
+    """`limit`: number of records to find; while following, at most in one update. `count_searches`:
+    returns the number of searches on this broker.
     """
 
     def __init__(
@@ -101,8 +101,7 @@ class Search:
 
     async def follow(self, process: SearchProcess) -> AsyncIterator[SearchUpdate]:
         """Scans records as they are committed, from each range's next offset on, without end. Each
-        scan finds at most the limit; records after that in the same chunk are not scanned. Raises
-        PageError, KafkaError, OSError.
+        update has at most `limit` found records. Raises PageError, KafkaError, OSError.
         """
         self.progress.left = NO_END
         while True:
@@ -111,8 +110,12 @@ class Search:
                 chunk = await read_chunk(self._client, self._topic, range_)
                 if chunk.next > range_.next:
                     has_found_none = False
-                    range_.next = range_.end = chunk.next
-                    yield SearchUpdate(await self._scan(process, range_, chunk, NO_END), self.progress, False)
+                    range_.end = chunk.next
+                    while range_.next < chunk.next:  # a scan stops at the limit
+                        response = await self._scan(process, range_, chunk, NO_END)
+                        range_.next = self.progress.positions[range_.partition]
+                        chunk = replace(chunk, first=range_.next, deleted=0)
+                        yield SearchUpdate(response, self.progress, False)
             if has_found_none:
                 yield SearchUpdate(SearchResponse(), self.progress, False)
                 await asyncio.sleep(FOLLOW_PAUSE_S)

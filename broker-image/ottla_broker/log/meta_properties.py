@@ -57,7 +57,7 @@ def load_or_create_identity(
     cluster_id = known if known is not None else cluster_id
     properties = identity_properties(node_id, cluster_id, directory_id)
     if not properties.items() <= found.items():
-        write_identity(disk, path, properties)
+        write_identity(disk, path, found | properties)
     return LogDirIdentity(directory_id, cluster_id, found.get(PREVIOUS_CLUSTER_ID))
 
 

@@ -1,5 +1,6 @@
 """Closing a log's active segment and beginning the next one."""
 
+from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState
 from ottla_broker.log.producer_snapshots import encode_producer_snapshot
 from ottla_broker.log.segment import Segment
@@ -38,7 +39,7 @@ def roll_at(log: LogState, base: int, now_ms: int) -> Segment:
     try:
         old.seal()
         log.snapshots.write(base, encode_producer_snapshot(log.producers))
-    except OSError:
+    except (OSError, CorruptSegment):
         # Recovery would take an empty last segment for the end of the log.
         segment.remove()
         raise

@@ -169,6 +169,7 @@ class MetadataImage:
                 self.scram_credentials.keys() <= other.scram_credentials.keys()
                 and self.delegation_tokens.keys() <= other.delegation_tokens.keys()
             ),
+            controller_changed=True,  # the same broker may have been elected again
         )
         for attribute in fields(self):
             setattr(self, attribute.name, getattr(other, attribute.name))

@@ -8,11 +8,11 @@ arrives. A failure of one partition does not affect the others: its fetches paus
 import asyncio
 import logging
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.replication.fetch_session_handler import SESSION_LOST_ERRORS, FetchedPartition, FetchSessionHandler
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -141,8 +141,7 @@ class Fetcher(Generic[P]):
             if self.session:
                 owner.on_disconnect(reason)
                 self._reconnect.clear()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._reconnect.wait(), self._pause_s)
+                await wait_for_event(self._reconnect, self._pause_s)
                 self._pause_s = min(self._pause_s * 2, owner.timing.max_pause_s)
 
     async def _fetch_until_closed(self) -> Exception:

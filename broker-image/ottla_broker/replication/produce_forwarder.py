@@ -19,9 +19,9 @@ is forwarded as it is: a planned restart stalls a producer for 0.11 s instead of
 
 import asyncio
 from collections import defaultdict
-from contextlib import suppress
 from typing import Final
 
+from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.replication.partition import FORWARDING_S
 from ottla_broker.wire.channel import Channel, is_open_channel
@@ -84,8 +84,7 @@ class ProduceForwarder:
         """Called before a stop. Returns when redirected clients have had the time to ask for the
         new leader.
         """
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._clients_refreshed.wait(), MAX_SHUTDOWN_WAIT_S)
+        await wait_for_event(self._clients_refreshed, MAX_SHUTDOWN_WAIT_S)
 
     def close(self) -> None:
         if self._refresh_timer is not None:

@@ -28,11 +28,13 @@ from ottla_broker.console.offset_reset import (
         (ResetTarget("offset", 500), -1, 90),
         (ResetTarget("time", 1000), 33, 33),
         (ResetTarget("time", 1000), -1, 90),
+        (ResetTarget("time", 1000), None, -1),
+        (ResetTarget("latest"), None, 90),
         (ResetTarget("shift", -20), -1, 20),
         (ResetTarget("shift", 1000), -1, 90),
     ],
 )
-def test_offset_is_chosen_within_the_partition(target: ResetTarget, at_time: int, expected: int) -> None:
+def test_offset_is_chosen_within_the_partition(target: ResetTarget, at_time: int | None, expected: int) -> None:
     assert choose_offset(target, 40, 10, 90, at_time) == expected
 
 

@@ -40,6 +40,17 @@ def test_meta_properties_are_in_kafkas_format(tmp_path: Path) -> None:
     assert open_directory(tmp_path / "data").directory_id == identity
 
 
+def test_missing_properties_are_added_to_the_others(tmp_path: Path) -> None:
+    found = "version=1\nnode.id=1\ncluster.id=new\nprevious.cluster.id=old\n"
+    (tmp_path / "meta.properties").write_text(found)
+    directory = open_directory(tmp_path, cluster=None)
+    identity = directory.directory_id
+    close_directory(directory)
+    again = open_directory(tmp_path, cluster=None)
+    assert (again.cluster_id, again.previous_cluster_id, again.directory_id) == ("new", "old", identity)
+    close_directory(again)
+
+
 def test_cluster_id_is_set_once(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, cluster=None)
     assert directory.cluster_id is None

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from ottla_broker.log.config import LogConfig
+from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.recovery import LogCheckpoint
 from ottla_broker.log.retention import take_files_to_delete
+from ottla_broker.log.segment import Segment
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.log.log_fixtures import NOW, FailingDisk, LogFolder, append_committed, batch, offsets
 
@@ -230,6 +232,19 @@ class TestFullDisk:
         again = failing_folder.reopen()
         assert (again.end, again.failure) == (3, None)
         assert offsets(again) == [0, 1, 2]
+
+    def test_failed_roll_of_a_corrupt_segment_leaves_it_the_last_one(
+        self, folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def seal(segment: Segment) -> None:
+            raise CorruptSegment(segment.path, 0, "batch length 0")
+
+        log = folder.create()
+        append_committed(log, batch(1))
+        monkeypatch.setattr(Segment, "seal", seal)
+        with pytest.raises(KafkaError, match="batch length 0"):
+            log.roll()
+        assert names(folder) == [f"{0:020d}.log"]
 
     def test_other_disk_errors_take_the_partition_offline(self, failing_folder: LogFolder) -> None:
         disk = failing_folder.disk

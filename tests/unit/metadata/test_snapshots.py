@@ -134,6 +134,7 @@ def test_replacing_an_image_returns_deleted_and_created_topics_and_all_partition
     assert {topic.id for topic in changes.deleted_topics} == before.keys() - image.topic_names.keys()
     assert {image.topics[name].id for name in changes.created_topics} == image.topic_names.keys() - before.keys()
     assert changes.changed_partitions == {(name, p) for name, topic in image.topics.items() for p in topic.partitions}
+    assert changes.controller_changed, "the same broker may have been elected again"
 
 
 # --- files
