@@ -36,7 +36,8 @@ class RemoteAppender:
             if one.leader != NO_LEADER and partition in (None, one.partition)
         ]
         if not with_leader:
-            raise KafkaError(ErrorCode.leader_not_available, f"topic {topic!r} has no leader")
+            where = f"topic {topic!r}" if partition is None else f"{topic}-{partition}"
+            raise KafkaError(ErrorCode.leader_not_available, f"{where} does not exist, or has no leader")
         # Imported here: it has kio's classes of Fetch and Produce, 0.4 MiB that few brokers need.
         from ottla_broker.wire.partition_requests import build_produce
 

@@ -17,7 +17,7 @@ BYTES_OUT = counter(
 )
 PRODUCE_REQUESTS = counter(
     "kafka_server_brokertopicmetrics_totalproducerequests_total",
-    "Appends of producers' batches that succeeded, one for each partition of a request.",
+    "Appends that producers requested of the leader of a partition, one for each partition of a request.",
     "topic",
 )
 FAILED_PRODUCE_REQUESTS = counter(

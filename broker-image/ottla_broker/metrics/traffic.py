@@ -13,7 +13,7 @@ class PartitionTraffic:
 
     `bytes_in` and `bytes_out` count clients, `replication_in` what this broker fetched as a
     follower, `replication_out` what its followers fetched. `produce_requests` and `fetch_requests`
-    count the partition in requests of clients that appended records to it or read from it,
+    count the partition in requests of clients that write to it as the leader or read from it,
     `failed_produce_requests` in those whose records it rejected.
     """
 

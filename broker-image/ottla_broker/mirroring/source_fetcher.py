@@ -132,9 +132,9 @@ class SourceFetcher:
             self.fetcher.session.pause(mirrored, self._loop.time() + TIMEOUT_S)
             self.fetcher.spawn(self._find_range(mirrored))
         else:
-            self._apply(outcome, mirrored, data.error)
+            self._apply(outcome, mirrored)
 
-    def _apply(self, outcome: FetchOutcome, mirrored: MirroredPartition, code: ErrorCode) -> None:
+    def _apply(self, outcome: FetchOutcome, mirrored: MirroredPartition) -> None:
         """Pauses or removes the partition, or fetches it again, by the outcome of a fetch."""
         session = self.fetcher.session
         match outcome:
@@ -183,5 +183,5 @@ class SourceFetcher:
             return
         if outcome is FetchOutcome.advanced:
             self.fetcher.session.fetch_now(mirrored)
-        self._apply(outcome, mirrored, ErrorCode.offset_out_of_range)
+        self._apply(outcome, mirrored)
         self.fetcher.send_soon()

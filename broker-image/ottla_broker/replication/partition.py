@@ -223,6 +223,7 @@ class Partition:
         in place of OUT_OF_ORDER_SEQUENCE_NUMBER when another broker may lead; the error of a
         rejected batch that these follow; the KafkaError of `PartitionLog.append_as_leader`."""
         leader = self.leader
+        self.traffic.produce_requests += from_client
         if self.rejected_batches and from_client:
             self.rejected_batches.check(records)
         try:
@@ -246,7 +247,6 @@ class Partition:
         if self.misdirected_batches:
             self.misdirected_batches.record_append(records)
         self._on_appended(leader, appended)
-        self.traffic.produce_requests += from_client
         return appended
 
     def _explain_gap(self, records: Buffer, reason: KafkaError) -> KafkaError:

@@ -58,7 +58,7 @@ def decode_report(text: str, kind: type[R], what: str) -> R:
     """A report from its JSON. `what`: "a pipeline" and the like, for the error. Raises
     INVALID_REQUEST.
     """
-    if len(text) > MAX_REPORT_BYTES:
+    if len(text.encode()) > MAX_REPORT_BYTES:
         raise KafkaError(ErrorCode.invalid_request, f"a report has at most {MAX_REPORT_BYTES} bytes")
     try:
         return msgspec.json.decode(text, type=kind)

@@ -72,7 +72,7 @@ class RegistryServer:
         self.registry = SchemaRegistry(self._topic, self._worker)
         broker.schema_ids = KnownSchemaIds(self._topic)
         app = web.Application(client_max_size=MAX_BODY_BYTES)
-        for route in make_routes(self.registry, self._access):
+        for route in make_routes(self.registry):
             for prefix in ("", "/contexts/{context}"):
                 app.router.add_route(route.method, prefix + route.path, self._serve(route))
         app.router.add_route("*", "/{path:.*}", self._refuse_unknown)
@@ -165,7 +165,7 @@ def build_error_response(reason: RegistryError) -> web.Response:
     return response
 
 
-def make_routes(registry: SchemaRegistry, access: RegistryAccess) -> list[Route]:
+def make_routes(registry: SchemaRegistry) -> list[Route]:
     subjects, schemas = SubjectsApi(registry), SchemasApi(registry)
     checks, settings = CompatibilityApi(registry), SettingsApi(registry)
     describe, describe_configs, alter_configs = Operation.describe, Operation.describe_configs, Operation.alter_configs
