@@ -1,4 +1,6 @@
-"""The bounds of a broker's connections on memory and time, from its settings."""
+"""The bounds of a broker's connections on memory and time, from its settings. Their number is
+limited in `connection_quotas`; `server` closes idle ones.
+"""
 
 import sys
 

@@ -22,7 +22,7 @@ from ottla_broker.metadata.records import (
 from ottla_broker.mirroring import credential_sync, failback, group_offsets, mirror_manager, synchronizer
 from ottla_broker.mirroring.appended_offsets import AppendedOffsets
 from ottla_broker.mirroring.credential_sync import CredentialChanges, CredentialKey, Credentials
-from ottla_broker.mirroring.diverged_records import diverged_folder
+from ottla_broker.mirroring.failback_truncation import diverged_folder
 from ottla_broker.mirroring.group_offsets import CommittedOffset
 from ottla_broker.mirroring.identical_offsets import IdenticalOffsets
 from ottla_broker.mirroring.mirrored_partition import FetchOutcome, MirroredPartition, SendReport

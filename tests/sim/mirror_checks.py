@@ -10,7 +10,7 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.metadata.image import MetadataImage
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, mirrored_partition
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
-from ottla_broker.mirroring.diverged_records import FOLDER, UNFINISHED
+from ottla_broker.mirroring.failback_truncation import FOLDER, UNFINISHED
 from ottla_broker.replication.partition import Partition
 from ottla_broker.requests.mirror_status import PartitionStatus, mirrored_partition_status
 from ottla_broker.wire.records import iter_records

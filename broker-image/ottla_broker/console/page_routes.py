@@ -145,7 +145,7 @@ def _schema_routes(broker: Broker, registry: LazyRegistry | None) -> Iterator[Pa
 
 
 def _access_routes(broker: Broker) -> Iterator[PageRoute]:
-    access = LazyPages(broker.runtime, "access_rules", lambda module: module.AccessPages(broker))
+    access = LazyPages(broker.runtime, "access_pages", lambda module: module.AccessPages(broker))
     yield PageRoute("GET", "/access", access.handler("show_rules"))
     yield PageRoute("GET", "/access/why", access.handler("explain"))
     yield PageRoute("GET", "/access/users", access.handler("show_users"))

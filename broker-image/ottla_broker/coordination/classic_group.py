@@ -13,8 +13,8 @@ State transitions (KIP-62, KIP-134, KIP-345):
 
 Invariants: `leader` is a member whenever there are members; `waiting_joins` counts the members
 whose JoinGroup waits; `protocol_support` counts the members that support each protocol; a static
-instance id maps to exactly one member. `membership` and `rebalance` change the group and add to
-`effects`, which `ClassicGroupRequests` runs.
+instance id maps to exactly one member. `classic_membership` and `classic_generations` change the
+group and add to `effects`, which `ClassicGroupRequests` runs.
 """
 
 import struct

@@ -1,12 +1,12 @@
-"""Carries out what classic groups of one shard decide (`membership`, `rebalance`): completes
-requests, writes records, and calls a group at its next deadline.
+"""Carries out what classic groups of one shard decide (`classic_membership`,
+`classic_generations`): completes requests, writes records, and calls a group at its next deadline.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
-from ottla_broker.coordination import rebalance
+from ottla_broker.coordination import classic_generations
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.effects import (
     CompleteRequest,
@@ -72,11 +72,11 @@ class ClassicGroupRequests:
 
     def _on_written(self, group: ClassicGroup, purpose: WritePurpose, write: Write) -> None:
         if not self._store.is_closed:
-            effects = rebalance.on_write_completed(group, purpose, write.result(), self._store.timestamps())
+            effects = classic_generations.on_write_completed(group, purpose, write.result(), self._store.timestamps())
             self.run_effects(group, effects)
 
     def rebalance(self, group: ClassicGroup, reason: str) -> None:
-        rebalance.prepare_rebalance(group, self._store.timestamps(), reason)
+        classic_generations.prepare_rebalance(group, self._store.timestamps(), reason)
         self.run_effects(group, group.take_effects())
 
     def restart_sessions(self, group: ClassicGroup) -> None:
@@ -85,12 +85,12 @@ class ClassicGroupRequests:
         for member in group.members.values():
             group.schedule_session_timeout(member, now)
         if len(group.members) > self._config.group_max_size:
-            rebalance.prepare_rebalance(group, now, "the group is larger than group.max.size")
+            classic_generations.prepare_rebalance(group, now, "the group is larger than group.max.size")
         self.run_effects(group, group.take_effects())
 
     def expire_members(self, group: ClassicGroup) -> None:
         """Called at the group's next deadline."""
-        self.run_effects(group, rebalance.expire_deadlines(group, self._store.timestamps()))
+        self.run_effects(group, classic_generations.expire_deadlines(group, self._store.timestamps()))
 
     def close_group(self, group: ClassicGroup, error: ErrorCode) -> None:
         """Answers the group's waiting requests with the error; the group is Dead."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Protocol
 
-from ottla_broker.coordination import classic_members, consumer_change, consumer_heartbeat, member_deadlines
+from ottla_broker.coordination import consumer_change, consumer_heartbeat, member_deadlines, migrating_members
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.classic_group_requests import ClassicGroupRequests
 from ottla_broker.coordination.consumer_change import ConsumerChange
@@ -243,7 +243,7 @@ class ConsumerGroupRequests:
         change = ConsumerChange(group)
         now = self._store.timestamps()
         try:
-            result = classic_members.join_group(change, request, self._metadata, self._config_of(group.id), now)
+            result = migrating_members.join_group(change, request, self._metadata, self._config_of(group.id), now)
             write = (
                 self._downgrade(group, change, ()) if self._can_downgrade(group, ()) else self._writes.append(change)
             )
@@ -255,7 +255,7 @@ class ConsumerGroupRequests:
         return result
 
     def sync_classic(self, group: ConsumerGroup, request: SyncRequest) -> SyncResult:
-        result = classic_members.sync_group(group, request, self._metadata, self._store.timestamps())
+        result = migrating_members.sync_group(group, request, self._metadata, self._store.timestamps())
         self._store.schedule_timer(group)
         return result
 
@@ -263,12 +263,14 @@ class ConsumerGroupRequests:
         self, group: ConsumerGroup, member_id: str, group_instance_id: str | None, generation: int
     ) -> ErrorCode:
         try:
-            return classic_members.heartbeat(group, member_id, group_instance_id, generation, self._store.timestamps())
+            return migrating_members.heartbeat(
+                group, member_id, group_instance_id, generation, self._store.timestamps()
+            )
         finally:
             self._store.schedule_timer(group)
 
     async def leave_classic(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> list[ErrorCode]:
-        codes, member_ids = classic_members.find_leaving_members(group, leaving)
+        codes, member_ids = migrating_members.find_leaving_members(group, leaving)
         if member_ids:
             await wait_for_write(self._remove_members(group, member_ids))
         return codes

@@ -207,7 +207,9 @@ WritePurpose = AssignmentWrite | StaticMemberWrite | EmptyGroupWrite
 
 
 class WriteGroupMetadata(NamedTuple):
-    """Writes the record, and then has `rebalance.on_write_completed` called with `purpose`."""
+    """Writes the record, and then has `classic_generations.on_write_completed` called with
+    `purpose`.
+    """
 
     metadata: GroupMetadata
     purpose: WritePurpose

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from ottla_broker.coordination import membership
+from ottla_broker.coordination import classic_membership
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
 from ottla_broker.coordination.classic_group_requests import WaitingRequest
 from ottla_broker.coordination.commit_checks import (
@@ -180,7 +180,7 @@ class GroupCoordinator:
         self, shard: GroupCoordinatorShard, group: ClassicGroup, request: JoinRequest, pending: WaitingRequest
     ) -> None:
         self._set_unique_suffix(request)
-        effects = membership.join_group(group, request, pending, shard.timestamps())
+        effects = classic_membership.join_group(group, request, pending, shard.timestamps())
         shard.classic_groups.run_effects(group, effects)
 
     async def sync_group(self, group_id: str, request: SyncRequest) -> SyncResult:
@@ -190,7 +190,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             return shard.consumer_groups.sync_classic(group, request)
         pending: SameTurnFuture[SyncResult] = SameTurnFuture()
-        shard.classic_groups.run_effects(group, membership.sync_group(group, request, pending))
+        shard.classic_groups.run_effects(group, classic_membership.sync_group(group, request, pending))
         return await pending
 
     def try_sync_group(self, group_id: str, request: SyncRequest, pending: WaitingRequest) -> bool:
@@ -201,7 +201,7 @@ class GroupCoordinator:
         group = shard.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return False
-        shard.classic_groups.run_effects(group, membership.sync_group(group, request, pending))
+        shard.classic_groups.run_effects(group, classic_membership.sync_group(group, request, pending))
         return True
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
@@ -210,7 +210,7 @@ class GroupCoordinator:
         group = self._existing_group(shard, group_id)
         if isinstance(group, ConsumerGroup):
             return shard.consumer_groups.heartbeat_classic(group, member_id, group_instance_id, generation)
-        return membership.heartbeat(group, member_id, group_instance_id, generation, shard.timestamps())
+        return classic_membership.heartbeat(group, member_id, group_instance_id, generation, shard.timestamps())
 
     def consumer_groups_of(self, group_id: str) -> ConsumerGroupRequests:
         """The part of this group's shard that serves consumer groups. Raises INVALID_GROUP_ID."""
@@ -233,7 +233,7 @@ class GroupCoordinator:
             return [ErrorCode.unknown_member_id] * len(members)
         if isinstance(group, ConsumerGroup):
             return await shard.consumer_groups.leave_classic(group, members)
-        codes, effects = membership.leave_group(group, members, shard.timestamps())
+        codes, effects = classic_membership.leave_group(group, members, shard.timestamps())
         for write in shard.classic_groups.run_effects(group, effects):
             await asyncio.shield(write)  # if it fails, the members have left all the same
         return codes

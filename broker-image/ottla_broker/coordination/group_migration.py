@@ -2,7 +2,7 @@
 `group.consumer.migration.policy`). No I/O.
 
 A classic group becomes a consumer group when the first member of the consumer protocol joins. Its
-members stay, keep their assignments, and continue with the classic protocol (`classic_members`)
+members stay, keep their assignments, and continue with the classic protocol (`migrating_members`)
 until each is restarted. A consumer group becomes a classic group when its last member of the
 consumer protocol is gone.
 """
@@ -14,7 +14,6 @@ from uuid import UUID
 from ottla_broker.coordination import consumer_change
 from ottla_broker.coordination.assignors import NO_PARTITIONS, Assignment
 from ottla_broker.coordination.classic_group import CONSUMER_PROTOCOL, ClassicGroup, GroupMember, GroupState
-from ottla_broker.coordination.classic_members import assignment_by_name
 from ottla_broker.coordination.consumer_change import ConsumerChange
 from ottla_broker.coordination.consumer_group import ConsumerGroup
 from ottla_broker.coordination.consumer_group_records import (
@@ -32,6 +31,7 @@ from ottla_broker.coordination.consumer_protocol import (
 from ottla_broker.coordination.coordinator_metadata import CoordinatorMetadata
 from ottla_broker.coordination.effects import Timestamps
 from ottla_broker.coordination.group_config import ConsumerGroupConfig, GroupCoordinatorConfig
+from ottla_broker.coordination.migrating_members import assignment_by_name
 from ottla_broker.coordination.records import encode_group_metadata_key
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage

@@ -1,4 +1,4 @@
-"""Closing a log's active segment and beginning the next one."""
+"""Closing a log's active segment and beginning the next one. `Segment.must_roll` decides when."""
 
 from ottla_broker.log.indexes import CorruptSegment
 from ottla_broker.log.log_state import LogState

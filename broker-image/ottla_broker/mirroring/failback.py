@@ -9,7 +9,7 @@ truncated there:
    identical (`source_epochs`). A source that reports nothing proves nothing, and the partition
    stays as it is. When a failover is reverted, the metadata contain the offset.
 2. Records beyond it are truncated only with `on.divergence=Truncate`. They are saved to a
-   file before (`diverged_records`), and committed group offsets beyond are reset: a group there
+   file before (`failback_truncation`), and committed group offsets beyond are reset: a group there
    would skip the source's records.
 3. The controller commits the join offset together with a new leader epoch. The leader of that epoch
    truncates first (`mirror_manager`).
@@ -28,7 +28,7 @@ from ottla_broker.background_tasks import BackgroundTasks
 from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
-from ottla_broker.mirroring.diverged_records import first_diverged_offset, save_diverged_records
+from ottla_broker.mirroring.failback_truncation import first_diverged_offset, save_diverged_records
 from ottla_broker.mirroring.group_offsets import reset_offsets
 from ottla_broker.mirroring.mirror_config import MirrorConfig
 from ottla_broker.mirroring.mirrored_partition import SendReport

@@ -26,8 +26,8 @@ from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport, is_awaiting_join, mirrored_partition
 from ottla_broker.metadata.records import MirroredTopicRecord
 from ottla_broker.mirroring.appended_offsets import AppendedOffsets
-from ottla_broker.mirroring.diverged_records import is_truncated, truncate_if_saved
 from ottla_broker.mirroring.failback import FailbackPartition, MirrorFailback
+from ottla_broker.mirroring.failback_truncation import is_truncated, truncate_if_saved
 from ottla_broker.mirroring.failover import abort_open_transactions, report_end_offset
 from ottla_broker.mirroring.identical_offsets import IDENTICAL_OFFSETS
 from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_config

@@ -1,5 +1,6 @@
 """The transaction coordinator of a broker: finds the shard that keeps a transactional id and runs
-the transaction protocol's requests on it.
+the transaction protocol's requests on it. What a request does to an id, and whether it fences a
+producer, is decided in `transaction_metadata`.
 
 Methods raise KafkaError with the error code for the client: INVALID_REQUEST for an empty id,
 NOT_COORDINATOR when another broker leads the id's partition or this one has no session with the

@@ -1,4 +1,6 @@
-"""The brokers of one Cluster as processes: started, observed and reported."""
+"""The brokers of one Cluster as processes: started, observed and reported. `plan.broker_processes`
+chooses their ids and ports.
+"""
 
 import asyncio
 import datetime

@@ -1,7 +1,7 @@
 """Reconciles Clusters: observe the brokers, decide by pure plans, do one step, report.
 
 Every decision follows from the observed state. Memory only caches it: an operator may be killed at
-any time, and the next one continues.
+any time, and the next one continues. A Cluster with `spec.paused` is neither observed nor changed.
 """
 
 import asyncio

@@ -6,8 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ottla_broker.coordination import rebalance
+from ottla_broker.coordination import classic_generations
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState
+from ottla_broker.coordination.classic_membership import heartbeat, join_group, leave_group, sync_group
 from ottla_broker.coordination.effects import (
     CompleteRequest,
     Effect,
@@ -20,7 +21,6 @@ from ottla_broker.coordination.effects import (
     WriteGroupMetadata,
 )
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
-from ottla_broker.coordination.membership import heartbeat, join_group, leave_group, sync_group
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 RANGE = (("range", b"topics"),)
@@ -200,7 +200,7 @@ class GroupSimulation:
         end_ms = self.ms + ms
         while self.group.next_deadline_ms is not None and self.group.next_deadline_ms <= end_ms:
             self.ms = max(self.ms, self.group.next_deadline_ms)
-            self.apply_effects(rebalance.expire_deadlines(self.group, self.now()))
+            self.apply_effects(classic_generations.expire_deadlines(self.group, self.now()))
             assert self.group.next_deadline_ms is None or self.group.next_deadline_ms > self.ms or self._is_due(), (
                 "an expired deadline is set again"
             )
@@ -214,7 +214,7 @@ class GroupSimulation:
         write = self.writes.popleft()
         if error is ErrorCode.none:
             self.written.append(write)
-        self.apply_effects(rebalance.on_write_completed(self.group, write.purpose, error, self.now()))
+        self.apply_effects(classic_generations.on_write_completed(self.group, write.purpose, error, self.now()))
 
     def settle(self) -> None:
         """Completes writes, steps all clients and advances the time until the group is stable, for

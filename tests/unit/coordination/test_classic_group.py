@@ -3,10 +3,10 @@
 import pytest
 
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupState, restore_group
+from ottla_broker.coordination.classic_membership import leave_group, sync_group
 from ottla_broker.coordination.consumer_protocol import read_subscribed_topics
 from ottla_broker.coordination.effects import LeavingMember, SyncRequest
 from ottla_broker.coordination.group_config import GroupCoordinatorConfig
-from ottla_broker.coordination.membership import leave_group, sync_group
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from tests.unit.coordination.group_simulation import Client, GroupSimulation
 

@@ -20,8 +20,8 @@ from ottla_broker.log.partition_log import PartitionLog
 from ottla_broker.log.recovery import LogCheckpoint, create_log, open_log
 from ottla_broker.log.storage import Storage
 from ottla_broker.metadata.records import PartitionRecord
-from ottla_broker.mirroring import diverged_records
-from ottla_broker.mirroring.diverged_records import is_truncated, save_diverged_records
+from ottla_broker.mirroring import failback_truncation
+from ottla_broker.mirroring.failback_truncation import is_truncated, save_diverged_records
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.partition_follower import last_record_epoch, move_into_leader_range, truncate_diverging
 from ottla_broker.runtime import Runtime
@@ -42,7 +42,7 @@ class Model:
 
     folder: Path
     random: Random
-    begin: Begin = diverged_records.truncate_if_saved
+    begin: Begin = failback_truncation.truncate_if_saved
     truncates_in_the_middle: bool = False
     joined_epoch: int = -1
     committed: int = JOINED  # greatest high watermark of a leader that has truncated

@@ -8,7 +8,7 @@ from ottla_broker.log.config import LogConfig
 from ottla_broker.log.disk import OsDisk
 from ottla_broker.log.recovery import LogCheckpoint, open_log
 from ottla_broker.log.storage import Storage
-from ottla_broker.mirroring.diverged_records import (
+from ottla_broker.mirroring.failback_truncation import (
     FOLDER,
     diverged_folder,
     is_saved,

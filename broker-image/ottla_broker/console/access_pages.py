@@ -9,7 +9,7 @@ from aiohttp import web
 
 from ottla_broker.broker import Broker
 from ottla_broker.config import ALLOW_EVERYONE_IF_NO_ACL_FOUND, RESTRICTED_SUPER_USERS, SUPER_USERS
-from ottla_broker.console.access_decision import AuthorizerSettings, decide_access
+from ottla_broker.console.access_explanation import AuthorizerSettings, decide_access
 from ottla_broker.console.paging import cut_page
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.console.topic_list import matches

@@ -10,6 +10,9 @@ diverges from their leader's, as always.
 The diverged records are saved before, as segment files that DumpLogSegments reads:
 `<log.dirs>/<topic>-<partition>/diverged/offsets-<first>-<last>-epoch-<n>/<first>.log`. The folder
 appears when it is complete.
+
+A source that has lost records is another matter: `mirrored_partition` stops, or `appended_offsets`
+continues.
 """
 
 from typing import Final

@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla_broker.console.access_decision import AuthorizerSettings, decide_access
+from ottla_broker.console.access_explanation import AuthorizerSettings, decide_access
 from ottla_broker.security.acls import AccessControlEntry, PatternType, Permission
 from ottla_broker.security.authorizer import Operation, Resource, ResourceType
 from ottla_broker.security.principal import Principal

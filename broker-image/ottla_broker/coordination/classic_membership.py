@@ -6,7 +6,7 @@ request is completed by one of those effects, now or later.
 
 from collections.abc import Sequence
 
-from ottla_broker.coordination import rebalance
+from ottla_broker.coordination import classic_generations
 from ottla_broker.coordination.classic_group import ClassicGroup, GroupMember, GroupState
 from ottla_broker.coordination.effects import (
     AssignmentWrite,
@@ -40,7 +40,7 @@ def join_group(group: ClassicGroup, request: JoinRequest, pending: PendingReques
     if not _has_room_for(group, member_id):
         group.remove_member(member_id)
         _reject(group, pending, "", ErrorCode.group_max_size_reached)
-        rebalance.maybe_complete_join(group, now)
+        classic_generations.maybe_complete_join(group, now)
     elif group.state is GroupState.dead:
         _reject(group, pending, member_id, ErrorCode.coordinator_not_available)
     elif not group.supports_protocols(request.protocol_type, [name for name, _ in request.protocols]):
@@ -110,8 +110,10 @@ def _add_new_member(
         is_new=True,
     )
     group.add_member(member)
-    group.schedule_session_timeout(member, now, rebalance.NEW_MEMBER_TIMEOUT_MS)
-    rebalance.maybe_prepare_rebalance(group, now, f"member {member_id} joined: {request.reason or 'no reason given'}")
+    group.schedule_session_timeout(member, now, classic_generations.NEW_MEMBER_TIMEOUT_MS)
+    classic_generations.maybe_prepare_rebalance(
+        group, now, f"member {member_id} joined: {request.reason or 'no reason given'}"
+    )
 
 
 def _rejoin(group: ClassicGroup, request: JoinRequest, pending: PendingRequest, now: Timestamps) -> None:
@@ -127,14 +129,14 @@ def _rejoin(group: ClassicGroup, request: JoinRequest, pending: PendingRequest, 
         group.state is GroupState.completing  # the response to its JoinGroup was lost
         or (group.state is GroupState.stable and not is_leader)
     ):
-        group.effects.append(CompleteRequest(pending, rebalance.join_result(group, member)))
+        group.effects.append(CompleteRequest(pending, classic_generations.join_result(group, member)))
         return None
     # A leader that rejoins a stable group asks for a rebalance: what it assigns, such as the
     # partitions of a topic, has changed.
     cause = "the leader rejoined" if unchanged and is_leader else "the member rejoined"
     group.update_member(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     group.wait_for_join(member, pending)
-    return rebalance.maybe_prepare_rebalance(
+    return classic_generations.maybe_prepare_rebalance(
         group, now, f"member {member.id}: {cause}: {request.reason or 'no reason given'}"
     )
 
@@ -163,9 +165,11 @@ def _replace_static_member(
     elif group.state in (GroupState.stable, GroupState.completing):
         # In CompletingRebalance the leader may be assigning partitions to the old id, and the new
         # id would get none.
-        rebalance.prepare_rebalance(group, now, f"static member {request.group_instance_id} rejoined as {new_id}")
+        classic_generations.prepare_rebalance(
+            group, now, f"static member {request.group_instance_id} rejoined as {new_id}"
+        )
     else:
-        rebalance.maybe_complete_join(group, now)
+        classic_generations.maybe_complete_join(group, now)
 
 
 # -- SyncGroup -------------------------------------------------------------------------------------
@@ -198,7 +202,7 @@ def _sync(group: ClassicGroup, request: SyncRequest, pending: PendingRequest) ->
     if not group.pending_syncs:
         group.sync_deadline_ms = None
     if group.state is GroupState.stable:
-        group.effects.append(CompleteRequest(pending, rebalance.sync_result(group, member)))
+        group.effects.append(CompleteRequest(pending, classic_generations.sync_result(group, member)))
         return
     # A repeated request replaces the first one.
     group.complete_sync(member, SyncResult(ErrorCode.rebalance_in_progress))
@@ -243,9 +247,9 @@ def leave_group(
     left = [member for member, code in zip(leaving, codes, strict=True) if code is ErrorCode.none]
     if left and group.state in (GroupState.stable, GroupState.completing):
         reason = left[0].reason or "no reason given"
-        rebalance.prepare_rebalance(group, now, f"{len(left)} members left: {reason}")
+        classic_generations.prepare_rebalance(group, now, f"{len(left)} members left: {reason}")
     elif left and group.state is GroupState.preparing:
-        rebalance.maybe_complete_join(group, now)
+        classic_generations.maybe_complete_join(group, now)
     return codes, group.take_effects()
 
 
