@@ -130,6 +130,13 @@ def test_availability_says_nothing_of_leaders_that_are_unknown() -> None:
     assert availability(replace(HEALTHY, offline_partitions=None)).message == "3 of 3 brokers are ready."
 
 
+def test_ready_brokers_are_counted_with_those_that_are_being_removed() -> None:
+    shrinking = replace(HEALTHY, replicas=2)
+    assert availability(shrinking).message == "3 of 3 brokers are ready, and every partition has a leader."
+    without_2 = replace(shrinking, brokers={1: BROKERS[1], 3: BROKERS[3]})
+    assert evaluate_cluster(without_2).message == "2 of 3 brokers are ready; waiting for broker 2"
+
+
 def test_problems_of_a_broker_are_read_from_its_pod() -> None:
     it = Cluster.parse(cluster())
     status = {
