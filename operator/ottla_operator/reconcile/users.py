@@ -19,7 +19,7 @@ from ottla_operator.plan.user_records import (
     renamed_records,
     resources_to_look_up,
 )
-from ottla_operator.plan.user_rules import has_rules, unusable_policies
+from ottla_operator.plan.user_rules import has_rules, policy_names, unusable_policies
 from ottla_operator.plan.users import (
     UserChanges,
     UserResource,
@@ -79,6 +79,8 @@ class UserReconciler:
     _resources: dict[str, tuple[object, UserResource]] = field(default_factory=dict)
     """Validated resources by uid, with their generation and that of their Cluster: a spec is
     validated once."""
+    _applied_policies: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    """The policies that each User named at its last changes, by uid."""
 
     def __post_init__(self) -> None:
         self.secrets = UserSecrets(self.platform)
@@ -209,7 +211,7 @@ class UserReconciler:
             except Blocked as blocked:
                 await self._report(it, blocked.readiness)
                 return
-            await self._record_changes(it, change.changes, is_password_known=credentials.is_password_set)
+            await self._record_changes(it, change.changes, policies, is_password_known=credentials.is_password_set)
             if credentials.issue_reason:
                 message = f"client certificate issued, valid until {credentials.expiry}: {credentials.issue_reason}"
                 await self.platform.record_event(it.body, "CertificateIssued", message)
@@ -218,16 +220,22 @@ class UserReconciler:
 
         await for_each(resources, finish)
 
-    async def _record_changes(self, resource: UserResource, changes: UserChanges, *, is_password_known: bool) -> None:
+    async def _record_changes(
+        self, resource: UserResource, changes: UserChanges, policies: Policies, *, is_password_known: bool
+    ) -> None:
         """Records an event for the changes. Changes to a user that was Ready for the same spec are
-        reported as drift, unless the source of the password has changed or the previous password
-        has expired.
+        reported as drift, unless the source of the password or a policy may have changed, or the
+        previous password has expired. After a start of the operator, policies may have.
         """
+        assert resource.parsed is not None
+        named = tuple(policies.get(it) for it in policy_names(resource.parsed))
+        are_policies_known = self._applied_policies.get(resource.uid, ()) == named
+        self._applied_policies[resource.uid] = named
         if not changes:
             return
         status = resource.body.get("status") or {}
         is_same_spec = status.get("observedGeneration") == resource.body["metadata"]["generation"]
-        is_expected = not is_password_known or "previousCredentialUntil" in status
+        is_expected = not is_password_known or not are_policies_known or "previousCredentialUntil" in status
         message = describe_changes(changes)
         if is_same_spec and not is_expected and find_condition(resource.body, READY).get("status") == "True":
             message = f"changed by others on the brokers, and set back: {message}"
@@ -238,6 +246,7 @@ class UserReconciler:
     def _forget_unused(self, used: int) -> None:
         if len(self._resources) > 2 * used + MAX_UNUSED_RESOURCES:
             self._resources.clear()
+            self._applied_policies.clear()
             self.secrets.forget()
 
     def _resource(self, body: Json, cluster: Json | None) -> UserResource:
