@@ -131,7 +131,7 @@ def with_optional_login(plan: BrokerProcessPlan, cluster: Cluster) -> BrokerProc
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Folders of a cluster's certificates and of its inter-broker login; None without."""
+    """Folders of a cluster's certificates and of its inter-broker login; None where it has none."""
 
     certificates: PurePath | None
     login: PurePath | None

@@ -39,8 +39,8 @@ PASSWORDS: Final = (("broker.password", "operator.password"), ("broker-2.passwor
 ROTATION: Final = "rotation"
 CLIENT_PROPERTIES: Final = "client.properties"
 PREVIOUS_LOGIN_PERIOD: Final = datetime.timedelta(seconds=30)
-"""Time for which previous logins are accepted after every broker uses the new ones. Connections
-that the operator opened before the change have ended by then."""
+"""Least time from the beginning of step 2 until previous logins are removed. Connections that the
+operator opened before have ended by then."""
 
 
 class RotationStep(StrEnum):

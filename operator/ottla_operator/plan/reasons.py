@@ -116,7 +116,7 @@ RECONCILING_REASONS: Final = (
     Reason("FailingOver", "Mirror", "The copies are being opened for producers."),
     Reason("WaitingForTopics", "Pipeline", "Topics that are read or written are not ready.", "See the message."),
     Reason("DriverStarting", "Pipeline", "The driver is starting."),
-    Reason("DriverRestarting", "Pipeline", "The driver failed and is started again.", "See `status.lastError`."),
+    Reason("DriverRestarting", "Pipeline", "The driver has ended and is started again.", "See `status.lastError`."),
     Reason("NoExecutorRunning", "Pipeline", "The driver runs without an executor.", "Check quota and nodes."),
     Reason("Suspending", "Pipeline", "The driver stops after the batch in flight."),
     Reason("ChangingLauncher", "Pipeline", "The other launcher's driver is being deleted."),
@@ -196,7 +196,9 @@ STALLED_REASONS: Final = (
         "The Secret with the passwords of brokers and operator is lost or unusable.",
         "Restore it, as the message says.",
     ),
-    Reason("ScaleDownBlocked", "Cluster", "A topic has more replicas than brokers would be left.", "Reduce them."),
+    Reason(
+        "ScaleDownBlocked", "Cluster", "A topic has more replicas than there would be brokers left.", "Reduce them."
+    ),
     Reason(
         "ListenerNotFound",
         "User",
@@ -228,7 +230,13 @@ STALLED_REASONS: Final = (
         "`onSourceTruncation: Resync` copies it again from the start.",
     ),
     Reason("Diverged", "Mirror", "The copy has records that the source never had.", "See docs/mirroring.md."),
-    Reason("FailedOver", "Mirror", "The copies are open for producers.", "Set `role` to what you want."),
+    Reason(
+        "FailedOver",
+        "Mirror",
+        "The copies are open for producers, though the Mirror's role is another. With `role: FailedOver` the Mirror is "
+        "Ready with this reason.",
+        "Set `role` to what you want.",
+    ),
     Reason(
         "UserNotReady",
         "Mirror, Pipeline",
@@ -239,7 +247,7 @@ STALLED_REASONS: Final = (
         "NoPlaintextListener",
         "Pipeline",
         "The Cluster has no listener for pipelines.",
-        "Add one with SCRAM, or TLS with the internal issuer.",
+        "Add one with SCRAM, with TLS and the internal issuer, or without TLS and authentication.",
     ),
     Reason(
         "ReplacementConflict",
@@ -259,7 +267,7 @@ OTHER_REASONS: Final = (
     Reason("NoBrokerReady", "Cluster", "Not Available: no broker is ready.", "See Ready."),
     Reason("TopicsReady", "Pipeline", "Every topic that is read exists, and every Topic of its topics is ready."),
     Reason("SchemasCopied", "Mirror", "The target's registry has the source's schemas, with their ids."),
-    Reason("NoSchemas", "Mirror", "The source has no topic `_schemas` yet."),
+    Reason("NoSchemas", "Mirror", "No topic `_schemas` is copied yet."),
     Reason(
         "SchemasRefused",
         "Mirror",
@@ -267,8 +275,8 @@ OTHER_REASONS: Final = (
         "Delete it, if its schemas are not needed, or copy without `sync.schemas`.",
     ),
     Reason("InSync", "Mirror", "No record is missing."),
-    Reason("Lagging", "Mirror", "Records of the source are not copied yet."),
-    Reason("RecordsMissing", "Mirror", "A failover now would lose records.", "Wait, or accept the loss."),
+    Reason("Lagging", "Mirror", "Records of the source are not copied yet, or may not be; see the message."),
+    Reason("RecordsMissing", "Mirror", "A failover now would lose records, or might.", "Wait, or accept the loss."),
     Reason("NoKnownLoss", "Mirror", "As far as is known, a failover now would lose no record."),
 )
 EVENT_REASONS: Final = (
@@ -276,7 +284,7 @@ EVENT_REASONS: Final = (
     Reason("RestartingBroker", "Cluster", "A broker is being restarted, for the reason in the message."),
     Reason("RollCompleted", "Cluster", "Every broker that had to be restarted serves again."),
     Reason("ScalingStarted", "Cluster", "The number of brokers is being changed."),
-    Reason("ScalingCompleted", "Cluster", "There are as many brokers as the spec asks for, and partitions are moved."),
+    Reason("ScalingCompleted", "Cluster", "There are as many brokers as the spec asks for, and no move is left."),
     Reason("BrokerReady", "Cluster", "A broker serves, for the first time or again."),
     Reason(
         "BrokerNotReady", "Cluster", "A broker no longer serves, and was not restarted on purpose.", "See the message."
@@ -285,7 +293,7 @@ EVENT_REASONS: Final = (
     Reason("ConfigChanged", "Cluster", "A setting was changed without a restart."),
     Reason("PartitionsMoved", "Cluster", "A reassignment has ended."),
     Reason("RemovingBroker", "Cluster", "A broker without replicas is being stopped."),
-    Reason("RemovedBrokerNeeded", "Cluster", "A broker being removed got replicas and stays until they are moved."),
+    Reason("RemovedBrokerNeeded", "Cluster", "A removed broker has replicas and is started until they are moved."),
     Reason(
         "MinInSyncReplicasChanged",
         "Cluster",

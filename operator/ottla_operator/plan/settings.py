@@ -48,7 +48,7 @@ def broker_count_for_defaults(brokers: int, spread_over: Iterable[int]) -> int:
 @dataclass(frozen=True, slots=True)
 class ConfigChanges:
     """`to_set`, `to_unset`: settings of the whole cluster. `restarts`: broker → the settings that
-    need its restart.
+    need its restart, or a text that its settings are unknown.
     """
 
     to_set: Settings

@@ -41,8 +41,8 @@ class Storage(Model, frozen=True):
     delete_claim: Annotated[
         bool | None,
         doc(
-            "Whether the PersistentVolumeClaims, and with them all records, are deleted with the Cluster. "
-            "Defaults to false."
+            "Whether PersistentVolumeClaims, and with them all records, are deleted: all with the Cluster, and that of "
+            "a broker when the broker is removed. Defaults to false."
         ),
     ] = None
 
@@ -87,8 +87,8 @@ class Roll(Model, frozen=True):
     timeout: Annotated[
         Duration | None,
         doc(
-            "Time for a broker to become ready after its restart. Then the Cluster is Stalled, and no ready broker is "
-            "restarted while maxUnavailable brokers are not ready. Defaults to 10m."
+            "Time for a broker to become ready after its start. Then the Cluster is Stalled, and no ready broker is "
+            "restarted while maxUnavailable brokers are not ready. Defaults to 10m, and to 30s with `ottla up`."
         ),
     ] = None
 
@@ -227,8 +227,8 @@ class ClusterSpec(Model, frozen=True):
     console: Annotated[
         Console | None,
         doc(
-            "Serves the console at every broker; {} for the defaults. Defaults to what console.enable in config says: "
-            "off on Kubernetes, on with `ottla up`."
+            "Serves the console at every broker; {} for the defaults. Defaults to console.enable in config; without "
+            "that, brokers serve it with `ottla up` and not on Kubernetes."
         ),
     ] = None
 

@@ -1,4 +1,4 @@
-"""All objects of a Cluster together, and what of a Cluster Kubernetes cannot run."""
+"""All objects of a Cluster together, and the reason why Kubernetes cannot run a Cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

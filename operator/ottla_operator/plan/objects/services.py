@@ -81,8 +81,8 @@ def _bootstrap_service(cluster: Cluster, listener: Listener) -> Json:
 
 
 def _broker_service(cluster: Cluster, listener: Listener, broker: int) -> Json:
-    """A Service of one broker. Clients get the address of the broker's own node, so nodes need not
-    forward to others (`externalTrafficPolicy: Local`).
+    """A Service of one broker. With NodePort and no `advertisedHost`, clients get the address of
+    the broker's own node, so nodes need not forward to others (`externalTrafficPolicy: Local`).
     """
     spec: Json = {
         "type": _type(listener),

@@ -32,7 +32,7 @@ def source_topics(pipeline: Pipeline) -> list[str]:
 
 
 def read_topics(pipeline: Pipeline) -> list[str]:
-    """The sources, and topics of sinks that are compared, with what they are compared with."""
+    """Topics of sources, and of sinks with `compareWith` both topics that are compared."""
     compared = {
         name for it in pipeline.spec.sinks if it.topic and it.compare_with for name in (it.topic, it.compare_with)
     }
