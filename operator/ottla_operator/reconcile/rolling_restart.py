@@ -24,9 +24,9 @@ from ottla_operator.reconcile.platform import BrokerSet
 
 @dataclass(slots=True)
 class AppliedConfig:
-    """`cluster_settings`: the dynamic settings of running brokers. `applied`: those of them that
-    were set in this step. `rejected`: setting → why brokers reject it. `outdated`: broker → why it
-    has to be restarted."""
+    """`cluster_settings`: the dynamic settings that the operator has set on running brokers.
+    `applied`: those of them that were set in this step. `rejected`: setting → why brokers reject
+    it. `outdated`: broker → why it has to be restarted."""
 
     cluster_settings: dict[str, str]
     applied: dict[str, str] = field(default_factory=dict)

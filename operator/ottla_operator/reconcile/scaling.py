@@ -61,7 +61,7 @@ class ScalingStep:
 
 
 def is_scaled(cluster: Cluster, brokers: BrokerSet) -> bool:
-    """True if nothing has to be moved. Sends no request."""
+    """True if no step is left, not even the removal of a throttle. Sends no request."""
     state, desired = brokers.state, frozenset(brokers.desired)
     return brokers.count == cluster.spec.replicas and state.spread_over == desired and not state.throttled_topics
 

@@ -343,5 +343,5 @@ def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers,
     if spec.quotas and not observed.has_quotas:
         return Stalled("RejectedByBrokers", "spec.quotas: the brokers do not support quotas")
     type_ = spec.authentication.type
-    how = "has a credential of others" if type_ == "External" else f"logs in by {type_}"
+    how = "has a credential that others manage" if type_ == "External" else f"logs in by {type_}"
     return Ready(f"user {name} {how}.")

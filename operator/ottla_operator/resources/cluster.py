@@ -88,7 +88,7 @@ class Roll(Model, frozen=True):
         Duration | None,
         doc(
             "Time for a broker to become ready after its start. Then the Cluster is Stalled, and no ready broker is "
-            "restarted while maxUnavailable brokers are not ready. Defaults to 10m, and to 30s with `ottla up`."
+            "restarted while maxUnavailable brokers are not ready. Defaults to 10m, with `ottla up` to 30s."
         ),
     ] = None
 

@@ -51,8 +51,8 @@ class MirrorSource(Model, frozen=True):
     credentials: Annotated[
         SourceCredentials | None,
         doc(
-            "Authentication to the source. Without it and tls, brokers connect to a Cluster of clusterRef as a User "
-            "mirror-<name> that the operator creates, if every listener asks for a login. Defaults to none otherwise."
+            "Authentication to the source. Defaults to a User mirror-<name> that the operator creates, if tls is not "
+            "set either and every listener of the Cluster in clusterRef asks for a login; otherwise to none."
         ),
     ] = None
 
