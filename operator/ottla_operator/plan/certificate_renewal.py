@@ -89,8 +89,8 @@ def choose_issuer(authorities: Collection[Authority], now: float) -> Authority:
     `authorities`: at least one of them has not expired.
     """
     trusted = trusted_authorities(authorities, now)
-    known = [it for before, it in pairwise(trusted) if now >= _takeover_time(before, it)]
-    return known[-1] if known else trusted[0]
+    usable = [it for before, it in pairwise(trusted) if now >= _takeover_time(before, it)]
+    return usable[-1] if usable else trusted[0]
 
 
 def _takeover_time(before: Authority, successor: Authority) -> float:

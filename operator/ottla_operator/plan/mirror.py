@@ -313,8 +313,8 @@ def _describe_refused_topics(observed: ObservedMirror) -> str:
     return f"; {name} is not copied: {observed.refused_topics[name]}{f' (and {more} more)' if more else ''}"
 
 
-def _describe_unknown_lag(partitions: int) -> str:
-    return f"lag of {format_count(partitions, 'partition')} unknown"
+def _describe_unknown_lag(partition_count: int) -> str:
+    return f"lag of {format_count(partition_count, 'partition')} unknown"
 
 
 def _describe_failover(partitions: Sequence[ObservedMirrorPartition]) -> str:

@@ -340,7 +340,7 @@ EVENT_REASONS: Final = (
     Reason(
         "DriftCorrected", "User", "Others had changed the user on the brokers; it was set back.", "See the message."
     ),
-    Reason("UserRevoked", "Cluster", "Credential, rules and quotas of deleted Users were removed."),
+    Reason("UserRevoked", "Cluster", "Credential, rules and quotas of deleted or renamed Users were removed."),
     Reason("StatusWriteFailed", "Topic, Group, Schema, User", "The status could not be written.", "Check the message."),
     Reason("MirrorConfigured", "Mirror", "Settings of the mirror were changed on the brokers."),
     Reason("DriverLaunched", "Pipeline", "A driver was launched."),

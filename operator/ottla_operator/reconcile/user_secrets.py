@@ -133,8 +133,8 @@ class UserSecrets:
         if source is None:
             # Another mechanism gets another password: the previous one may stay valid beside it.
             is_rotated = existing.get(MECHANISM, mechanism.title) != mechanism.title
-            known = "" if is_rotated else str(existing.get(PASSWORD, ""))
-            password = known or generate_password()
+            stored_password = "" if is_rotated else str(existing.get(PASSWORD, ""))
+            password = stored_password or generate_password()
             check_password(password, f"Secret {user.secret_name}: {PASSWORD}")
         else:
             where = "spec.authentication.passwordFrom"

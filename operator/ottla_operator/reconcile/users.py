@@ -157,16 +157,16 @@ class UserReconciler:
         observed: ObservedUsers,
     ) -> None:
         """Raises KafkaError if brokers refuse a removal, which the next reconcile repeats."""
-        gone = {it.user: it for it in revoked.values() if it.user not in owners}
-        changes = [UserChange(name, plan_user_removal(observed.of(name))) for name in sorted(gone)]
+        revoked_users = {it.user: it for it in revoked.values() if it.user not in owners}
+        changes = [UserChange(name, plan_user_removal(observed.of(name))) for name in sorted(revoked_users)]
         for error in (await apply_user_changes(client, changes)).values():
             raise error
         in_use = {it.parsed.secret_name for it in owners.values() if it.parsed is not None}
-        for record in gone.values():
+        for record in revoked_users.values():
             if record.secret not in in_use:
                 await self.platform.forget_user(cluster, record)
-        if gone:
-            message = f"revoked, because their Users are deleted: {format_list(sorted(gone))}"
+        if revoked_users:
+            message = f"revoked, because no User has these names any more: {format_list(sorted(revoked_users))}"
             await self.platform.record_event(cluster, "UserRevoked", message)
 
     async def _apply_specs(
