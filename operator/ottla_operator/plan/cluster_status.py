@@ -205,7 +205,9 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
 def availability(observed: ClusterObservations) -> ExtraCondition:
     """Available: clients are served, also during a roll or while a person is needed."""
     if not observed.serving:
-        return ExtraCondition("Available", False, "NoBrokerReady", observed.connect_error or "no broker is ready")
+        are_fenced = any(it.is_ready for it in observed.brokers.values())
+        message = "no ready broker is registered and not fenced" if are_fenced else "no broker is ready"
+        return ExtraCondition("Available", False, "NoBrokerReady", observed.connect_error or message)
     if offline := observed.offline_partitions:
         message = f"{format_count(offline, 'partition')} without a leader"
         return ExtraCondition("Available", False, PARTITIONS_OFFLINE, message)

@@ -23,7 +23,6 @@ from enum import StrEnum
 from typing import Final
 
 from ottla_operator.plan.inter_broker_login import (
-    BROKER_USERS,
     LOGIN_MODULE,
     LOGIN_VERSION,
     MECHANISM,
@@ -184,7 +183,7 @@ def describe_step(secret: LoginSecret) -> str:
     """What brokers do from this step of a rotation on, for events."""
     match secret.step:
         case RotationStep.ACCEPT:
-            return f"step 1 of 3: brokers accept new passwords of {BROKER_USERS[1 - secret.current.user_index]}"
+            return "step 1 of 3: brokers accept the new passwords too"
         case RotationStep.USE:
             return "step 2 of 3: brokers and operator log in with the new passwords"
         case RotationStep.REMOVE:

@@ -59,7 +59,12 @@ RECONCILING_REASONS: Final = (
         "Wait; the message says for which brokers.",
     ),
     Reason("Scaling", "Cluster", "Brokers are being added or removed.", "See `status.scaling`."),
-    Reason("MovingPartitions", "Cluster, Topic", "Partitions are being reassigned.", "See `status.reassignment`."),
+    Reason(
+        "MovingPartitions",
+        "Cluster, Topic",
+        "Partitions are being reassigned.",
+        "See `status.reassignment` of the Cluster.",
+    ),
     Reason("PartitionsUnderReplicated", "Cluster", "Replicas are catching up.", "`ottla cluster health`"),
     Reason("PartitionsOffline", "Cluster", "Partitions have no leader.", "`ottla cluster health`"),
     Reason("WaitingForAddress", "Cluster", "A Service has no address yet.", "Check the load balancer."),
@@ -68,7 +73,7 @@ RECONCILING_REASONS: Final = (
     Reason(
         "ClusterNotFound",
         "Topic, Group, Schema, User, Mirror, Pipeline",
-        "The Cluster does not exist.",
+        "The Cluster does not exist, or is being deleted.",
         "Create the Cluster.",
     ),
     Reason(
@@ -119,7 +124,7 @@ RECONCILING_REASONS: Final = (
     Reason("DriverRestarting", "Pipeline", "The driver has ended and is started again.", "See `status.lastError`."),
     Reason("NoExecutorRunning", "Pipeline", "The driver runs without an executor.", "Check quota and nodes."),
     Reason("Suspending", "Pipeline", "The driver stops after the batch in flight."),
-    Reason("ChangingLauncher", "Pipeline", "The other launcher's driver is being deleted."),
+    Reason("ChangingLauncher", "Pipeline", "A former driver, such as the other launcher's, is being deleted."),
     Reason("Submitting", "Pipeline", "The Spark operator has not submitted the application yet."),
     Reason("SubmissionFailed", "Pipeline", "The Spark operator could not submit the application.", "See the message."),
     Reason("RetryingAfterError", ALL_KINDS, "A step failed and is tried again.", "Wait; if it lasts, see the message."),
@@ -214,7 +219,7 @@ STALLED_REASONS: Final = (
     Reason(
         "AccessPolicyUnusable",
         "User",
-        "An AccessPolicy of `aclsFrom` is missing or invalid. Nothing is allowed by it; denials stay.",
+        "An AccessPolicy of `aclsFrom` is missing or cannot be used. Nothing is allowed by it; denials stay.",
         "Create or correct the policy, or remove it from `aclsFrom`.",
     ),
     Reason(
@@ -240,8 +245,8 @@ STALLED_REASONS: Final = (
     Reason(
         "UserNotReady",
         "Mirror, Pipeline",
-        "The User that it connects as needs a person.",
-        "See the User.",
+        "The User that it connects as needs a person, or cannot be created.",
+        "See the message.",
     ),
     Reason(
         "NoPlaintextListener",

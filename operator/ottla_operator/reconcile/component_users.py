@@ -93,7 +93,7 @@ async def mirror_login(platform: Platform, resource: Json, mirror: Mirror, sourc
 async def _login_of(platform: Platform, cluster: Cluster, name: str, body: Json | None) -> ComponentLogin:
     """The login in the Secret of a User. Raises Blocked until it is complete."""
     if body is None:
-        message = f"User {name} of Cluster {cluster.name} does not exist yet"
+        message = f"User {name} of Cluster {cluster.name} does not exist yet, or its change was not observed yet"
         raise Blocked(Reconciling("WaitingForUser", message), RETRY_S)
     ready = find_condition(body, READY)
     if kstatus(body) == "Failed":

@@ -88,7 +88,8 @@ class TopicReconciler:
         cluster = await self.platform.find_cluster(key)
         if cluster is None or is_terminating(cluster):
             self.cache.deleted_topics.pop(key, None)  # deletion records go with the Cluster
-            await self._report_all(resources, Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
+            message = f"Cluster {key.name} does not exist or is being deleted"
+            await self._report_all(resources, Reconciling("ClusterNotFound", message))
             return WAIT_S if resources else None
         deletion = await TopicDeletion.load(self.platform, self.cache, key, cluster)
         await deletion.update(resources)

@@ -92,7 +92,8 @@ class UserReconciler:
         terminating = [str(it["metadata"]["uid"]) for it in bodies if is_terminating(it)]
         self._forget_unused(len(bodies))
         if cluster is None or is_terminating(cluster):
-            await self._report_all(resources, Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
+            message = f"Cluster {key.name} does not exist or is being deleted"
+            await self._report_all(resources, Reconciling("ClusterNotFound", message))
             return WAIT_S if resources else None
         records = await self.platform.read_user_records(key)
         if not resources and not records:

@@ -127,7 +127,8 @@ class Spark(Model, frozen=True):
     """Spark's resources and configuration."""
 
     image: Annotated[
-        Annotated[str, Meta(max_length=512)] | None, doc("Image of driver and executors. Defaults to the operator's.")
+        Annotated[str, Meta(max_length=512)] | None,
+        doc("Image of driver and executors. Ignored by `ottla up`. Defaults to the operator's."),
     ] = None
     driver: Annotated[
         Driver | None,

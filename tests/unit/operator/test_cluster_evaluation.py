@@ -122,7 +122,9 @@ def test_a_broker_can_be_spared_only_if_everything_is_known_to_be_in_sync() -> N
 def test_a_cluster_is_available_during_a_roll() -> None:
     assert availability(replace(HEALTHY, outdated={2: "image"}, brokers={1: broker(1)})).is_true
     assert not availability(replace(HEALTHY, offline_partitions=1)).is_true
-    assert not availability(replace(HEALTHY, registered=frozenset())).is_true
+    fenced = availability(replace(HEALTHY, registered=frozenset()))
+    assert (fenced.is_true, fenced.message) == (False, "no ready broker is registered and not fenced")
+    assert availability(replace(HEALTHY, brokers={})).message == "no broker is ready"
 
 
 def test_availability_says_nothing_of_leaders_that_are_unknown() -> None:
