@@ -20,7 +20,7 @@ def test_a_schema_is_registered_compared_and_checked(registry: str, tmp_path: Pa
     new.write_text(json.dumps(USER | {"fields": [*USER["fields"], AGE]}))
     assert ottla_schema(registry, "list") == (0, "SUBJECT  VERSION  ID  TYPE\n")
     assert ottla_schema(registry, "get", "users-value")[0] == 3
-    assert ottla_schema(registry, "register", "users-value", str(old)) == (0, "users-value has schema 1\n")
+    assert ottla_schema(registry, "register", "users-value", str(old)) == (0, "users-value has the schema with id 1\n")
     assert ottla_schema(registry, "diff", "users-value", str(old)) == (0, "")
     code, text = ottla_schema(registry, "diff", "users-value", str(new))
     assert code == 1 and '+      "name": "age",' in text
@@ -28,7 +28,7 @@ def test_a_schema_is_registered_compared_and_checked(registry: str, tmp_path: Pa
     assert code == 1 and "BACKWARD" in text and "READER_FIELD_MISSING_DEFAULT_VALUE" in text and "age" in text
     assert ottla_schema(registry, "register", "users-value", str(new))[0] == 1
     code, text = ottla_schema(registry, "register", "users-value", str(new), "--compatibility", "FORWARD")
-    assert (code, text) == (0, "users-value has schema 2\n")
+    assert (code, text) == (0, "users-value has the schema with id 2\n")
     code, text = ottla_schema(registry, "list", "-o", "json")
     assert code == 0 and [(row["subject"], row["version"]) for row in json.loads(text)] == [("users-value", 2)]
     assert json.loads(ottla_schema(registry, "get", "users-value", "--version", "1")[1]) == USER

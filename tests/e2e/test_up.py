@@ -341,7 +341,7 @@ def test_spark_starts_while_a_topic_of_the_pipeline_is_not_ready(up: UpProcess) 
     process = up.folder / ".ottla" / "demo" / "pipelines" / "shout" / "process.json"
     up.write_resources(cluster(up), topic("shouts"), shouting_pipeline())
     up.start()
-    up.wait_for_line("pipeline shout: the pipeline is not started: topic greetings")
+    up.wait_for_line("pipeline shout: no driver is started with this spec yet: topic greetings")
     started = process.read_text()
     up.write_resources(cluster(up), topic(), topic("shouts"), shouting_pipeline())
     up.wait_for_line("topic greetings created")

@@ -174,7 +174,7 @@ def test_scaling_up_and_down_loses_no_record(up: UpProcess) -> None:
     assert transactions_min_isr(up) == "1"
     up.write_resources(cluster(up, 3), topic(partitions=6))
     up.wait_for_line("9 partitions to move, internal topics for 3 brokers", within_s=60)
-    up.wait_for_line("partitions moved", within_s=60)
+    up.wait_for_line("partitions has ended", within_s=60)
     assert count_by_leader(wait_until_in_sync(up, "greetings", 1)) == {1: 2, 2: 2, 3: 2}
     wait_until_in_sync(up, "__consumer_offsets", 3)
     wait_until_in_sync(up, "__transaction_state", 3)

@@ -98,7 +98,7 @@ def test_a_pipeline_and_a_mirror_log_in_over_tls_as_users_of_their_own(up: UpPro
     assert up.stop() == 0
     up.write_resources(demo, cluster("copy", up.port + 2), topic, other)
     up.start()
-    up.wait_for_line("revoked, because their Users are deleted: mirror-west, pipeline-shout")
+    up.wait_for_line("revoked, because no User has these names any more: mirror-west, pipeline-shout")
 
 
 @pytest.mark.slow

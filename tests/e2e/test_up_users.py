@@ -118,14 +118,14 @@ def test_removed_user_is_revoked_while_running_and_at_the_next_start(up: UpProce
         up.wait_for_line(f"user {user}: password set")
     shop, billing = librdkafka(up, "shop"), librdkafka(up, "billing")
     up.write_resources(*example(up, without="shop"))
-    up.wait_for_line("revoked, because their Users are deleted: shop")
+    up.wait_for_line("revoked, because no User has these names any more: shop")
     assert is_refused(shop)
     assert not files_of(up, "shop").exists()
     assert produce(billing, "orders.none") is not None
     up.stop()
     up.write_resources(*example(up, without="billing"))
     up.start()
-    up.wait_for_line("revoked, because their Users are deleted: billing")
+    up.wait_for_line("revoked, because no User has these names any more: billing")
     up.wait_for_line("user shop: password set")
     assert is_refused(billing)
     assert produce(librdkafka(up, "shop")) is None
@@ -145,7 +145,7 @@ def test_restart_keeps_passwords_and_an_open_listener_beside_rules_is_rejected(u
     up.start()
     up.wait_for_line("the broker is ready")
     up.write_resources(*example(up, without="billing"))
-    up.wait_for_line("revoked, because their Users are deleted: billing")
+    up.wait_for_line("revoked, because no User has these names any more: billing")
     assert librdkafka(up, "shop") == shop
     assert produce(shop) is None
     assert not any("password set" in line for line in up.lines)

@@ -104,29 +104,36 @@ def health(
     reassignment adds need not be in sync.
     """
 
-    async def work(client: KafkaClient) -> tuple[int, list[dict[str, Any]]]:
+    async def work(client: KafkaClient) -> tuple[int, bool, list[dict[str, Any]]]:
         all_topics = await topics.list_topics(client)
-        problems = cluster.find_partition_problems(all_topics, await reassignments.list_reassignments(client))
-        return sum(len(topic.partitions) for topic in all_topics), [
-            {
-                "topic": it.topic,
-                "partition": it.partition,
-                "what": it.kind,
-                "leader": it.leader,
-                "isr": list(it.isr),
-                "replicas": list(it.replicas),
-            }
-            for it in problems
-        ]
+        ongoing = await reassignments.list_reassignments(client)
+        problems = cluster.find_partition_problems(all_topics, ongoing)
+        adds_replicas = any(it.adding for it in ongoing.values())
+        return (
+            sum(len(topic.partitions) for topic in all_topics),
+            adds_replicas,
+            [
+                {
+                    "topic": it.topic,
+                    "partition": it.partition,
+                    "what": it.kind,
+                    "leader": it.leader,
+                    "isr": list(it.isr),
+                    "replicas": list(it.replicas),
+                }
+                for it in problems
+            ],
+        )
 
-    partitions, problems = call_brokers(bootstrap, command_config, work)
+    partitions, adds_replicas, problems = call_brokers(bootstrap, command_config, work)
     if output is not OutputFormat.table:
         print_document({"healthy": not problems, "partitions": partitions, "ailments": problems}, output)
     elif problems:
         columns = {"topic": "TOPIC", "partition": "PARTITION", "what": "PROBLEM", "leader": "LEADER"}
         print_rows(problems, {**columns, "isr": "ISR", "replicas": "REPLICAS"}, output)
     else:
-        print(f"all {partitions} partitions have a leader and all replicas in sync")
+        more = ", except those that are being added" if adds_replicas else ""
+        print(f"all {partitions} partitions have a leader and all replicas in sync{more}")
     if problems:
         raise typer.Exit(ExitCode.failed)
 

@@ -50,7 +50,12 @@ def elect(
             if not selected or any(topic == name and partition in (None, index) for name, partition in selected)
         }
         if not needed:
-            reason = "every partition has a leader" if unclean else "every in-sync preferred replica is the leader"
+            which = "selected partition" if selected else "partition"
+            reason = (
+                f"every {which} has a leader"
+                if unclean
+                else f"every {which} is led by its preferred replica, if in sync"
+            )
             print(f"nothing to elect: {reason}")
             return []
         if dry_run or (unclean and not yes):

@@ -23,7 +23,9 @@ HIDDEN_FIELDS: Final = frozenset({"type", "incarnation", "directories"})
 READ_AGAIN: Final = frozenset({ErrorCode.offset_out_of_range, ErrorCode.snapshot_not_found})
 """Errors after which the log is read again: a newer snapshot has replaced what was being read."""
 
-Last = Annotated[int, typer.Option("--last", "-n", min=0, help="Number of records to show.")]
+Last = Annotated[
+    int, typer.Option("--last", "-n", min=0, help="Number of records to show. Ignored with --from and --snapshot.")
+]
 From = Annotated[int | None, typer.Option("--from", min=0, metavar="OFFSET", help="Show all records from this offset.")]
 RecordType = Annotated[str | None, typer.Option("--type", "-t", help="Show only records of this type.")]
 WithSnapshot = Annotated[

@@ -167,7 +167,7 @@ async def _cancel(client: KafkaClient, names: Sequence[str], dry_run: bool) -> N
     every = await reassignments.list_reassignments(client)
     ongoing = {partition: it for partition, it in every.items() if not names or partition[0] in names}
     if not ongoing:
-        print("there are no reassignments")
+        print(f"there are no reassignments{' of these topics' if names else ''}")
         return
     if dry_run:
         rows = [

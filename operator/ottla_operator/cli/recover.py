@@ -142,7 +142,4 @@ def _print_recovery(recovery: Recovery) -> None:
     print(f"continues from broker {leader.broker}: metadata up to offset {offset} of epoch {epoch}")
     print("may be missing: changes of topics, settings and in-sync replicas after that, and records of partitions")
     print("whose in-sync replicas were all on lost disks")
-    print(
-        f"continues with the disks of brokers {survivors}; those of others are refused, as cluster "
-        f"{recovery.cluster_id}"
-    )
+    print(f"continues with the disks of brokers {survivors} as cluster {recovery.cluster_id}; other disks are refused")

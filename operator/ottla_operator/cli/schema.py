@@ -100,7 +100,7 @@ def register(
             client.set_compatibility(subject, compatibility)
         return client.register(subject, schema)
 
-    print(f"{subject} has schema {call_registry(registry, login, work)}")
+    print(f"{subject} has the schema with id {call_registry(registry, login, work)}")
 
 
 @app.command()

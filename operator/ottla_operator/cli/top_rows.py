@@ -70,7 +70,7 @@ class Rates:
 
 def summarize_health(sample: ClusterSample) -> tuple[bool, str]:
     """Returns whether the cluster is healthy, and a sentence about it."""
-    partitions = sum(len(it.partitions) for it in sample.topics)
+    partition_count = sum(len(it.partitions) for it in sample.topics)
     problems = Counter(it.kind for it in find_partition_problems(sample.topics))
     down = [it.id for it in sample.cluster.brokers if it.is_fenced]
     found = []
@@ -78,8 +78,8 @@ def summarize_health(sample: ClusterSample) -> tuple[bool, str]:
         found.append("no controller")
     if down:
         found.append(f"{format_brokers(down)} {'is' if len(down) == 1 else 'are'} down")
-    found += [f"{count} of {partitions} partitions {kind}" for kind, count in sorted(problems.items())]
-    return not found, "; ".join(found) or f"healthy: {format_count(partitions, 'partition')} in sync"
+    found += [f"{count} of {partition_count} partitions {kind}" for kind, count in sorted(problems.items())]
+    return not found, "; ".join(found) or f"healthy: {format_count(partition_count, 'partition')} in sync"
 
 
 def broker_rows(sample: ClusterSample) -> list[Row]:

@@ -137,11 +137,11 @@ def render(screen: Screen, rates: Rates, rows: Sequence[Row], height: int, probl
 def _summary(rates: Rates) -> Text:
     is_healthy, sentence = summarize_health(rates.now)
     written = sum(rates.bytes_by_topic().values())
-    brokers = len(rates.now.cluster.brokers)
+    broker_count = len(rates.now.cluster.brokers)
     return Text.assemble(
         ("● ", "green" if is_healthy else "red"),
         (sentence, "" if is_healthy else "bold red"),
-        f"   {format_count(brokers, 'broker')}, {format_count(len(rates.now.topics), 'topic')}, ",
+        f"   {format_count(broker_count, 'broker')}, {format_count(len(rates.now.topics), 'topic')}, ",
         f"{rates.all_records():,.0f} records/s, {format_size(round(written))}/s",
         no_wrap=True,
         overflow="ellipsis",

@@ -30,8 +30,10 @@ async def examine_brokers(bootstrap: str, security: ClientSecurity) -> list[Find
     brokers advertise, and examines the cluster. Raises ValueError if `bootstrap` is not a list of
     addresses.
     """
-    given = parse_bootstrap_servers(bootstrap)
-    found = [await _examine_address(f"bootstrap {format_host_and_port(*it)}", it, security) for it in given]
+    bootstrap_addresses = parse_bootstrap_servers(bootstrap)
+    found = [
+        await _examine_address(f"bootstrap {format_host_and_port(*it)}", it, security) for it in bootstrap_addresses
+    ]
     if not any(it.severity in (Severity.good, Severity.warning) for it in found):
         return found
     try:
@@ -40,7 +42,7 @@ async def examine_brokers(bootstrap: str, security: ClientSecurity) -> list[Find
             found.append(evaluate_controller(description.controller))
             found += find_fenced_brokers(description.brokers)
             for broker in description.brokers:
-                if not broker.is_fenced and (address := (broker.host, broker.port)) not in given:
+                if not broker.is_fenced and (address := (broker.host, broker.port)) not in bootstrap_addresses:
                     subject = f"broker {broker.id} at {format_host_and_port(*address)}"
                     found.append(await _examine_address(subject, address, security))
             found.append(await _examine_partitions(client))

@@ -198,8 +198,8 @@ async def _describe_producers_of(
 async def find_hanging_transactions(
     client: KafkaClient, brokers: Iterable[int], topics: Iterable[TopicDescription], *, silent_since_ms: int
 ) -> list[tuple[ActiveProducer, str | None]]:
-    """Open transactions of partitions that no coordinator will end, with the producer's
-    transactional id, None if no coordinator knows it. `silent_since_ms`: those that have written
+    """Open transactions that no coordinator will end, each with the producer's transactional id,
+    None if no coordinator knows it. `silent_since_ms`: those that have written
     later are ignored; a coordinator ends what is older than `transaction.max.timeout.ms`.
     """
     open_ = [

@@ -90,7 +90,7 @@ class ApiClient:
         return [it["metadata"] for it in answer["items"] or ()]  # null if there are none
 
     async def list(self, kind: ObjectKind, namespace: str | None, selector: str = "", fields: str = "") -> list[Json]:
-        """Objects of the kind, by name. `selector`: label selector. `fields`: field selector."""
+        """Objects of the kind, sorted by name. `selector`: of labels. `fields`: field selector."""
         selectors = {"labelSelector": selector, "fieldSelector": fields}
         query = {key: value for key, value in selectors.items() if value}
         answer = await self._request("GET", kind.path(namespace), query=query)

@@ -189,13 +189,13 @@ class PodPlatform:
             raise Blocked(Stalled("ConsoleSecretUnusable", str(error)), WAIT_S) from error
 
     async def _maintain_certificates(
-        self, resource: Json, cluster: Cluster, observed: ClusterObjects, brokers: int
+        self, resource: Json, cluster: Cluster, observed: ClusterObjects, broker_count: int
     ) -> tuple[CertificateStatus | None, str]:
         """Returns the status of the certificates of the Cluster's own authority, and why they
         cannot be renewed. Raises Blocked if there are no certificates to start brokers with.
         """
         node_ips = [it.node_ip for it in observed.pods.values()]
-        alternative_names = certificate_names(cluster, broker_ids(brokers), _addresses(observed), node_ips)
+        alternative_names = certificate_names(cluster, broker_ids(broker_count), _addresses(observed), node_ips)
         try:
             issued = await self._internal_certificates.maintain(cluster, alternative_names)
         except SecretUnusable as error:

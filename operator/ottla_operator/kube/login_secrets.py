@@ -37,9 +37,9 @@ async def ensure_login(api: ApiClient, cluster: Cluster, observed: ClusterObject
     found = await read_login(api, cluster)
     using = [it.name for it in observed.pods.values() if it.login and it.is_ready]
     if using and (found is None or passwords_in_use(observed) not in found.digests):
-        done = "deleted" if found is None else "changed"
+        change = "deleted" if found is None else "changed"
         message = (
-            f"Secret {name} was {done}: restore it, or delete all pods of the brokers at once, which then start with "
+            f"Secret {name} was {change}: restore it, or delete all pods of the brokers at once, which then start with "
             f"other passwords ({', '.join(using)} still have the previous ones)"
         )
         raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S)

@@ -53,7 +53,9 @@ def _check_owner(secret: Json, user_uid: str) -> bool:
     name, owners = secret["metadata"]["name"], secret["metadata"].get("ownerReferences") or []
     users = [it for it in owners if it["kind"] == "User"]
     if not is_managed(secret) or not users:
-        raise Blocked(
-            Stalled("NameConflict", f"Secret {name} exists and is not the operator's; set another secretName")
+        message = (
+            f"Secret {name} exists and was not created for a User: delete it, or create this User again with another "
+            "secretName"
         )
+        raise Blocked(Stalled("NameConflict", message))
     return any(it["uid"] == user_uid for it in users)

@@ -101,10 +101,10 @@ def find_files(inputs: Iterable[Path]) -> list[Path]:
     for path in inputs:
         try:
             if path.is_dir():
-                here = sorted(it for it in path.iterdir() if it.suffix in SUFFIXES and it.is_file())
-                if not any(it.suffix in SUFFIXES[:2] for it in here):
+                files = sorted(it for it in path.iterdir() if it.suffix in SUFFIXES and it.is_file())
+                if not any(it.suffix in SUFFIXES[:2] for it in files):
                     problems.append(f"{path}: no .yaml file in this folder")
-                found += here
+                found += files
             elif path.is_file():
                 found.append(path)
             else:
@@ -235,8 +235,8 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
     for document in documents:
         key = (document.kind, document.name)
         if key in first:
-            at, there = document.locate(("metadata", "name")), first[key].locate(())
-            yield f"{at}: {document.kind} {document.name!r} is already described, in {there}"
+            duplicate, first_place = document.locate(("metadata", "name")), first[key].locate(())
+            yield f"{duplicate}: {document.kind} {document.name!r} is already described, in {first_place}"
         first.setdefault(key, document)
     clusters = {name for kind, name in first if kind == "Cluster"}
     policies = {name for kind, name in first if kind == "AccessPolicy"}

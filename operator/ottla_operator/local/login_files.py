@@ -9,13 +9,13 @@ from ottla_operator.plan.password_rotation import LoginSecret
 
 
 def read_login(folder: Path) -> LoginSecret | None:
-    """None without passwords. `folder`: see `Home.login`."""
+    """None if passwords are missing or cannot be read. `folder`: see `Home.login`."""
     return LoginSecret.parse(read_texts(folder))
 
 
 def ensure_login(folder: Path, due_rotation: str) -> LoginSecret:
-    """The passwords, generated if there are none. New ones count as rotated for `due_rotation` (see
-    `password_rotation.due_rotation`).
+    """The passwords, generated if there are none that can be read. New ones count as rotated for
+    `due_rotation` (see `password_rotation.due_rotation`).
     """
     found = read_login(folder) or LoginSecret.generate(due_rotation)
     write_login(folder, found)

@@ -142,7 +142,7 @@ class LocalPlatform:
         return {**self._secrets, **self._issued_secrets}
 
     async def read_config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """`find_unsupported` refuses what would need one."""
+        """There is none: `find_unsupported_source` refuses Schemas that would need one."""
         return None
 
     async def write_finalizers(self, resource: Json, finalizers: Sequence[str]) -> None:
@@ -188,7 +188,7 @@ class LocalPlatform:
         return brokers.prepare(cluster, rejected)
 
     async def _maintain_certificates(self, resource: Json, cluster: Cluster, brokers: BrokerProcesses) -> None:
-        """Raises Blocked if brokers cannot be started without."""
+        """Raises Blocked if there are no certificates to start brokers with."""
         try:
             issued = internal_certificates.maintain_certificate_files(self.home, cluster)
         except SecretUnusable as error:

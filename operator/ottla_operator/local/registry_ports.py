@@ -1,4 +1,4 @@
-"""Ports of the schema registries that `ottla up` serves without being asked to.
+"""Ports of the schema registries whose Clusters name no port.
 
 Several `ottla up` may start at the same time, each with brokers that would listen on 8081: a lock
 file says which of them may.

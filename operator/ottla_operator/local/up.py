@@ -171,8 +171,8 @@ class UpRunner:
         """Passes the files' resources to the controller: Clusters first, and the others once
         brokers have settled.
         """
-        given = [*self._documents, *write_lake_documents(self._documents, self.home)]
-        all_documents = [*given, *documents.component_documents(given)]
+        with_lake_pipelines = [*self._documents, *write_lake_documents(self._documents, self.home)]
+        all_documents = [*with_lake_pipelines, *documents.component_documents(with_lake_pipelines)]
         self.platform.load(all_documents)
         described = {(it.kind, it.name): it for it in all_documents if it.kind in RECONCILED_KINDS}
         for key in [it for it in self._resources if it not in described]:

@@ -111,9 +111,9 @@ def plan_broker_processes(
     )
 
 
-def with_replication_defaults(plan: BrokerProcessPlan, cluster: Cluster, brokers: int) -> BrokerProcessPlan:
+def with_replication_defaults(plan: BrokerProcessPlan, cluster: Cluster, broker_count: int) -> BrokerProcessPlan:
     """The plan with the replication defaults for this number of brokers."""
-    defaults = {key: value for key, value in replication_defaults(brokers).items() if key not in cluster.config}
+    defaults = {key: value for key, value in replication_defaults(broker_count).items() if key not in cluster.config}
     return replace(plan, settings={**plan.settings, **defaults})
 
 
@@ -131,7 +131,7 @@ def with_optional_login(plan: BrokerProcessPlan, cluster: Cluster) -> BrokerProc
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Folders of a cluster's certificates and of its inter-broker login; None without."""
+    """Folders of a cluster's certificates and of its inter-broker login; None where it has none."""
 
     certificates: PurePath | None
     login: PurePath | None

@@ -7,8 +7,9 @@ by then; earlier if the authority before it expires soon. An authority is truste
 
 Invariants: there is always an authority that is valid. A certificate is signed by an authority that
 has been trusted for the overlap, or for half of the time that was left to the one before it, unless
-no other one was valid. A certificate is renewed after two thirds of its lifetime and does not
-outlive its authority. After a plan is carried out, planning again yields nothing.
+no other one was valid. A certificate does not outlive its authority. It is renewed after two thirds
+of its lifetime, unless it expires with its authority. After a plan is carried out, planning again
+yields nothing.
 """
 
 from collections.abc import Collection
@@ -53,9 +54,9 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class IssuedCertificate:
-    """The properties by which a certificate is renewed. `issuer`: the number of the authority that
-    signed it; 0 for any other. `names`: a server's DNS names and IP addresses. `subject`: a
-    client's.
+    """The properties that decide whether a certificate is renewed. `issuer`: the number of the
+    authority that signed it; 0 if none of the Cluster's has. `names`: a server's DNS names and IP
+    addresses. `subject`: a client's.
     """
 
     validity: Validity
@@ -84,12 +85,12 @@ def needs_authority(authorities: Collection[Authority], now: float) -> bool:
 
 
 def choose_issuer(authorities: Collection[Authority], now: float) -> Authority:
-    """The newest authority that has been trusted for its overlap; without one, the oldest.
+    """The newest successor that has been trusted for long enough, or else the oldest authority.
     `authorities`: at least one of them has not expired.
     """
     trusted = trusted_authorities(authorities, now)
-    known = [it for before, it in pairwise(trusted) if now >= _takeover_time(before, it)]
-    return known[-1] if known else trusted[0]
+    usable = [it for before, it in pairwise(trusted) if now >= _takeover_time(before, it)]
+    return usable[-1] if usable else trusted[0]
 
 
 def _takeover_time(before: Authority, successor: Authority) -> float:
@@ -124,8 +125,8 @@ def renewal_reason(
 
 
 def new_validity(lifetime_s: float, now: float, *, issuer: Authority | None = None) -> Validity:
-    """Whole seconds, as certificates have them. `issuer`: which a certificate does not outlive;
-    None for an authority.
+    """Whole seconds, as certificates have them. `issuer`: the authority that the certificate does
+    not outlive; None for an authority's own.
     """
     begin = int(now)
     end = begin + int(lifetime_s)

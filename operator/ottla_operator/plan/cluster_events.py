@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla_operator.formatting import format_brokers, format_count
-from ottla_operator.plan.cluster_status import ClusterObservations, availability
+from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability
 from ottla_operator.plan.conditions import find_condition
 from ottla_operator.resources.model import Json
 
@@ -40,7 +40,7 @@ def find_roll_start(outdated: Mapping[int, str], resource: Mapping[str, Json]) -
     if not outdated or (resource.get("status") or {}).get("roll"):
         return None
     reasons = ", ".join(dict.fromkeys(outdated.values()))
-    return ClusterEvent("RollStarted", f"restarting {format_brokers(outdated)}, one after the other: {reasons}")
+    return ClusterEvent("RollStarted", f"rolling restart of {format_brokers(outdated)}: {reasons}")
 
 
 def _roll_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
@@ -63,7 +63,7 @@ def _move_events(observed: ClusterObservations, previous: Mapping[str, Json]) ->
     """The event of a reassignment's end. Its start is recorded by the step that starts it."""
     before: Mapping[str, Json] = previous.get("reassignment") or {}
     if observed.moving_partitions == 0 and (total := max(int(before.get("total", 0)), observed.moves_started)):
-        yield ClusterEvent("PartitionsMoved", f"{format_count(total, 'partition')} moved")
+        yield ClusterEvent("PartitionsMoved", f"the reassignment of {format_count(total, 'partition')} has ended")
 
 
 def _broker_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
@@ -77,13 +77,18 @@ def _broker_events(observed: ClusterObservations, previous: Mapping[str, Json]) 
             left = f"; {format_count(pending, 'broker')} left to restart" if pending and observed.is_rolling else ""
             yield ClusterEvent("BrokerReady", f"broker {id_} serves{left}")
         elif before.get(id_) and id_ not in serving and id_ <= observed.replicas and not _is_expected(id_, observed):
-            found = observed.brokers.get(id_)
-            reason = (found and found.problem) or ("its pod or process is gone" if found is None else "it is not ready")
+            reason = _describe_outage(observed.brokers.get(id_))
             yield ClusterEvent("BrokerNotReady", f"broker {id_} no longer serves: {reason}", is_warning=True)
 
 
+def _describe_outage(broker: ObservedBroker | None) -> str:
+    if broker is None:
+        return "its pod or process is gone"
+    return broker.problem or ("the controller has fenced it" if broker.is_ready else "it is not ready")
+
+
 def _is_expected(id_: int, observed: ClusterObservations) -> bool:
-    """True for a broker that the operator itself has just restarted."""
+    """True for a broker that the roll may have restarted: any that is no longer outdated."""
     return observed.is_rolling and id_ not in observed.outdated
 
 

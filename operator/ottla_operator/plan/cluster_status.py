@@ -179,9 +179,7 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
         ]
         return Reconciling("RollingRestart", ". ".join(filter(None, message)))
     if missing:
-        message = [
-            f"{len(observed.serving)} of {observed.replicas} brokers are ready; waiting for {format_brokers(missing)}"
-        ]
+        message = [f"{_count_ready_brokers(observed)}; waiting for {format_brokers(missing)}"]
         more = filter(None, [_problems(observed), observed.connect_error, observed.quorum_loss])
         reason = UNSCHEDULABLE if _with_problem(observed, (UNSCHEDULABLE,)) else "InsufficientReplicas"
         return Reconciling(reason, ". ".join([*message, *more]))
@@ -207,12 +205,14 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
 def availability(observed: ClusterObservations) -> ExtraCondition:
     """Available: clients are served, also during a roll or while a person is needed."""
     if not observed.serving:
-        return ExtraCondition("Available", False, "NoBrokerReady", observed.connect_error or "no broker is ready")
+        are_fenced = any(it.is_ready for it in observed.brokers.values())
+        message = "no ready broker is registered and not fenced" if are_fenced else "no broker is ready"
+        return ExtraCondition("Available", False, "NoBrokerReady", observed.connect_error or message)
     if offline := observed.offline_partitions:
         message = f"{format_count(offline, 'partition')} without a leader"
         return ExtraCondition("Available", False, PARTITIONS_OFFLINE, message)
     leaders = ", and every partition has a leader" if observed.offline_partitions == 0 else ""
-    message = f"{len(observed.serving)} of {observed.replicas} brokers are ready{leaders}."
+    message = f"{_count_ready_brokers(observed)}{leaders}."
     return ExtraCondition("Available", True, "BrokersReady", message)
 
 
@@ -294,6 +294,11 @@ def _with_problem(observed: ClusterObservations, reasons: Sequence[str]) -> list
         for it in observed.brokers.values()
         if not it.is_ready and it.id not in observed.outdated and it.problem.startswith(tuple(reasons))
     ]
+
+
+def _count_ready_brokers(observed: ClusterObservations) -> str:
+    """Counts brokers that are being removed, too: until then they serve."""
+    return f"{len(observed.serving)} of {observed.replicas + len(observed.surplus)} brokers are ready"
 
 
 def _all_brokers(replicas: int) -> str:

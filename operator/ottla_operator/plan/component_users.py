@@ -44,7 +44,7 @@ def needs_mirror_user(mirror: Mirror, source: Cluster) -> bool:
 
 def _authentication(cluster: Cluster) -> str:
     """The authentication of a User that the operator creates: a SCRAM mechanism, or TLS; empty if
-    clients can go without TLS and login, or no certificate can be issued for it.
+    clients can go without TLS and login, or if such a User could log in by neither.
     """
     if any(map(is_open, cluster.listeners)):
         return ""

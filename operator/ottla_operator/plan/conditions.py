@@ -126,3 +126,15 @@ def kstatus(resource: Mapping[str, Json]) -> str:
     if found.get(STALLED) == "True":
         return "Failed"
     return "InProgress" if found.get(READY) in ("False", "Unknown") else "Current"
+
+
+def describe_unready(resource: Mapping[str, Json]) -> str:
+    """Why a resource is not Current (see `kstatus`), or has no condition Ready. A Ready that is
+    True is then that of an earlier generation.
+    """
+    if kstatus(resource) == "Terminating":
+        return "it is being deleted"
+    ready = find_condition(resource, READY)
+    if ready.get("status") == "True":
+        return "its last change is not reconciled yet"
+    return ready.get("message") or "it is not reconciled yet"

@@ -26,7 +26,8 @@ DEFAULT: Final = "the brokers' default"
 @dataclass(frozen=True, slots=True)
 class Difference:
     """`field`: path in the spec. `now`, `then`: before and after the change; `now` is empty where
-    nothing exists. `is_possible`: False for what will be refused, for the reason in `then`.
+    nothing exists, and where `then` alone says what changes. `is_possible`: False for what will be
+    refused, for the reason in `then`.
     """
 
     field: str

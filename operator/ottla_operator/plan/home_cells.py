@@ -139,8 +139,8 @@ class _Homes:
         return (self.load[low] + count / 2) / self.size[low] < (self.load[high] - count / 2) / self.size[high]
 
     def _candidates(self, high: int, low: int) -> Iterator[int]:
-        """Partitions of one cell: first those that have replicas in the other, which cost least,
-        then those of the topic of which it has most partitions more.
+        """Partitions of one cell: first those that have replicas in the other, which cost least.
+        Then all, the topic first of which the cell has most partitions beyond those of the other.
         """
         movable, others = self._movable[high], self._movable[low]
         partly = [it for it in self._scattered[high] if self._replicas_in[it][low]]

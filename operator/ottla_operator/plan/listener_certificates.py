@@ -3,8 +3,8 @@ to brokers. The Secret is that of `tls.secretRef`, or one that the operator keep
 
 A Secret of type kubernetes.io/tls: `tls.crt` (the brokers' certificate, then its chain), `tls.key`,
 and `ca.crt` where listeners require client certificates or brokers use TLS among themselves.
-Brokers read them again when they change, so a renewed certificate restarts none. `digest` names the
-one that was found usable last.
+Brokers read them again when they change, so a renewed certificate restarts none. An annotation of
+their pods has the `digest` of those that were found usable last.
 """
 
 import hashlib

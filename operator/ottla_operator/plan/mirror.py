@@ -174,15 +174,16 @@ def evaluate_mirror(
     if joining := [it for it in reported if it.state == JOINING]:
         reason = f": {joining[0].reason}" if joining[0].reason else ""
         return Reconciling(
-            "JoiningSource", f"finding the offset up to which {_name(joining[0])} is its source's log{reason}"
+            "JoiningSource", f"finding the offset up to which {_name(joining[0])} equals its source{reason}"
         )
     if not reported:
         return Reconciling(
             "NoTopicsMatched", f"no topic of the source is copied yet{_describe_refused_topics(observed)}"
         )
     topics = format_count(len({it.topic for it in reported}), "topic")
-    lag = format_count(_known_lag(reported), "record")
-    return Ready(f"{topics} copied, {lag} behind{_describe_refused_topics(observed)}.", "Replicating")
+    lag, unknown = format_count(_known_lag(reported), "record"), sum(it.lag == UNKNOWN for it in reported)
+    more = f" ({_describe_unknown_lag(unknown)})" if unknown else ""
+    return Ready(f"{topics} copied, {lag} behind{more}{_describe_refused_topics(observed)}.", "Replicating")
 
 
 def schemas_condition(
@@ -192,10 +193,10 @@ def schemas_condition(
     if mirror.spec.sync is None or not mirror.spec.sync.schemas:
         return []
     if (reason := observed.refused_topics.get(SCHEMAS_TOPIC)) is not None:
-        message = f"the target's registry has schemas of its own, whose ids may conflict: {reason}"
-        return [ExtraCondition(SCHEMAS_COPIED, False, "SchemasRefused", message)]
+        return [ExtraCondition(SCHEMAS_COPIED, False, "SchemasRefused", f"{SCHEMAS_TOPIC} is not copied: {reason}")]
     if not any(it.topic == SCHEMAS_TOPIC for it in partitions):
-        return [ExtraCondition(SCHEMAS_COPIED, False, "NoSchemas", "the source has no schemas yet")]
+        message = f"no topic {SCHEMAS_TOPIC} is copied yet: the source has none, or it could not be read yet"
+        return [ExtraCondition(SCHEMAS_COPIED, False, "NoSchemas", message)]
     return [ExtraCondition(SCHEMAS_COPIED, True, "SchemasCopied", "Subjects, versions and ids are the source's.")]
 
 
@@ -212,7 +213,7 @@ def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[Ext
         return [ExtraCondition(name, False, "NoTopicsMatched", message) for name in ("InSync", "FailoverSafe")]
     missing = _known_lag(partitions)
     unknown = sum(it.lag == UNKNOWN for it in partitions)
-    unreachable = [it for it in partitions if it.state in (UNREACHABLE, STOPPED)]
+    stopped = [it for it in partitions if it.state in (UNREACHABLE, STOPPED)]
     failed_over = [it for it in partitions if it.state in (FAILED_OVER, FAILING_OVER)]
     if diverged := [it for it in partitions if it.state == DIVERGED]:
         return [
@@ -222,13 +223,13 @@ def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[Ext
     if missing:
         why = f"{format_count(missing, 'record')} not copied yet"
     elif unknown:
-        why = f"{format_count(unknown, 'partition')} not compared with the source yet"
-    in_sync = not why and not unreachable and not failed_over
+        why = _describe_unknown_lag(unknown)
+    in_sync = not why and not stopped and not failed_over
     if failed_over:
         message = f"{format_count(len(failed_over), 'partition')} failed over, and no longer copied"
         compared = ExtraCondition("InSync", False, FAILED_OVER, message)
     else:
-        message = f"{format_count(len(unreachable), 'partition')} cut off from the source" if unreachable else ""
+        message = f"{format_count(len(stopped), 'partition')} stopped or cut off from the source" if stopped else ""
         reason = "InSync" if in_sync else "Lagging"
         compared = ExtraCondition("InSync", in_sync, reason, why or message or "no record is missing")
     reason = "RecordsMissing" if why else "NoKnownLoss"
@@ -312,7 +313,13 @@ def _describe_refused_topics(observed: ObservedMirror) -> str:
     return f"; {name} is not copied: {observed.refused_topics[name]}{f' (and {more} more)' if more else ''}"
 
 
+def _describe_unknown_lag(partition_count: int) -> str:
+    return f"lag of {format_count(partition_count, 'partition')} unknown"
+
+
 def _describe_failover(partitions: Sequence[ObservedMirrorPartition]) -> str:
+    if not partitions:
+        return "failed over; no broker reports a copied partition now"
     unknown = sum(it.lag == UNKNOWN for it in partitions)
     never = f", and was never reached for {format_count(unknown, 'partition')}" if unknown else ""
     return f"open for writing; the source was {_known_lag(partitions)} records ahead when last reached{never}"

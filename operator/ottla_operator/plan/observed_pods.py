@@ -100,7 +100,7 @@ def driver_pods(pods: Iterable[Json]) -> list[PipelinePod]:
 
 
 def executor_pods(pods: Iterable[Json]) -> list[PipelinePod]:
-    """Executors that have not ended."""
+    """Executors that have not ended and are not terminating."""
     found = [_pipeline_pod(it) for it in pods if _component(it) == pipeline_names.EXECUTOR]
     return [it for it in found if it.phase not in ("Succeeded", "Failed") and not it.is_terminating]
 

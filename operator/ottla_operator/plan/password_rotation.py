@@ -23,7 +23,6 @@ from enum import StrEnum
 from typing import Final
 
 from ottla_operator.plan.inter_broker_login import (
-    BROKER_USERS,
     LOGIN_MODULE,
     LOGIN_VERSION,
     MECHANISM,
@@ -39,8 +38,8 @@ PASSWORDS: Final = (("broker.password", "operator.password"), ("broker-2.passwor
 ROTATION: Final = "rotation"
 CLIENT_PROPERTIES: Final = "client.properties"
 PREVIOUS_LOGIN_PERIOD: Final = datetime.timedelta(seconds=30)
-"""Time for which previous logins are accepted after every broker uses the new ones. Connections
-that the operator opened before the change have ended by then."""
+"""Least time from the beginning of step 2 until previous logins are removed. Connections that the
+operator opened before have ended by then."""
 
 
 class RotationStep(StrEnum):
@@ -184,7 +183,7 @@ def describe_step(secret: LoginSecret) -> str:
     """What brokers do from this step of a rotation on, for events."""
     match secret.step:
         case RotationStep.ACCEPT:
-            return f"step 1 of 3: brokers accept new passwords of {BROKER_USERS[1 - secret.current.user_index]}"
+            return "step 1 of 3: brokers accept the new passwords too"
         case RotationStep.USE:
             return "step 2 of 3: brokers and operator log in with the new passwords"
         case RotationStep.REMOVE:

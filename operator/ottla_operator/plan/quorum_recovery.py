@@ -150,8 +150,8 @@ def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> R
         raise RecoveryRefused(f"the brokers belong to different clusters ({message}); name those of one cluster")
     state = observe_quorum(replicas)
     if state is None:
-        asked = format_brokers([it.broker for it in replicas])
-        raise RecoveryRefused(f"no disk of {asked} has the metadata of a cluster: restore a disk first")
+        asked_brokers = format_brokers([it.broker for it in replicas])
+        raise RecoveryRefused(f"no disk of {asked_brokers} has the metadata of a cluster: restore a disk first")
     if state.has_majority:
         raise RecoveryRefused(
             f"a majority of the voters answers (brokers {_list(state.alive)} of {_list(state.voters)}) and elects a "

@@ -59,7 +59,12 @@ RECONCILING_REASONS: Final = (
         "Wait; the message says for which brokers.",
     ),
     Reason("Scaling", "Cluster", "Brokers are being added or removed.", "See `status.scaling`."),
-    Reason("MovingPartitions", "Cluster, Topic", "Partitions are being reassigned.", "See `status.reassignment`."),
+    Reason(
+        "MovingPartitions",
+        "Cluster, Topic",
+        "Partitions are being reassigned.",
+        "See `status.reassignment` of the Cluster.",
+    ),
     Reason("PartitionsUnderReplicated", "Cluster", "Replicas are catching up.", "`ottla cluster health`"),
     Reason("PartitionsOffline", "Cluster", "Partitions have no leader.", "`ottla cluster health`"),
     Reason("WaitingForAddress", "Cluster", "A Service has no address yet.", "Check the load balancer."),
@@ -68,7 +73,7 @@ RECONCILING_REASONS: Final = (
     Reason(
         "ClusterNotFound",
         "Topic, Group, Schema, User, Mirror, Pipeline",
-        "The Cluster does not exist.",
+        "The Cluster does not exist, or is being deleted.",
         "Create the Cluster.",
     ),
     Reason(
@@ -116,10 +121,10 @@ RECONCILING_REASONS: Final = (
     Reason("FailingOver", "Mirror", "The copies are being opened for producers."),
     Reason("WaitingForTopics", "Pipeline", "Topics that are read or written are not ready.", "See the message."),
     Reason("DriverStarting", "Pipeline", "The driver is starting."),
-    Reason("DriverRestarting", "Pipeline", "The driver failed and is started again.", "See `status.lastError`."),
+    Reason("DriverRestarting", "Pipeline", "The driver has ended and is started again.", "See `status.lastError`."),
     Reason("NoExecutorRunning", "Pipeline", "The driver runs without an executor.", "Check quota and nodes."),
     Reason("Suspending", "Pipeline", "The driver stops after the batch in flight."),
-    Reason("ChangingLauncher", "Pipeline", "The other launcher's driver is being deleted."),
+    Reason("ChangingLauncher", "Pipeline", "A former driver, such as the other launcher's, is being deleted."),
     Reason("Submitting", "Pipeline", "The Spark operator has not submitted the application yet."),
     Reason("SubmissionFailed", "Pipeline", "The Spark operator could not submit the application.", "See the message."),
     Reason("RetryingAfterError", ALL_KINDS, "A step failed and is tried again.", "Wait; if it lasts, see the message."),
@@ -196,7 +201,9 @@ STALLED_REASONS: Final = (
         "The Secret with the passwords of brokers and operator is lost or unusable.",
         "Restore it, as the message says.",
     ),
-    Reason("ScaleDownBlocked", "Cluster", "A topic has more replicas than brokers would be left.", "Reduce them."),
+    Reason(
+        "ScaleDownBlocked", "Cluster", "A topic has more replicas than there would be brokers left.", "Reduce them."
+    ),
     Reason(
         "ListenerNotFound",
         "User",
@@ -212,7 +219,7 @@ STALLED_REASONS: Final = (
     Reason(
         "AccessPolicyUnusable",
         "User",
-        "An AccessPolicy of `aclsFrom` is missing or invalid. Nothing is allowed by it; denials stay.",
+        "An AccessPolicy of `aclsFrom` is missing or cannot be used. Nothing is allowed by it; denials stay.",
         "Create or correct the policy, or remove it from `aclsFrom`.",
     ),
     Reason(
@@ -228,18 +235,24 @@ STALLED_REASONS: Final = (
         "`onSourceTruncation: Resync` copies it again from the start.",
     ),
     Reason("Diverged", "Mirror", "The copy has records that the source never had.", "See docs/mirroring.md."),
-    Reason("FailedOver", "Mirror", "The copies are open for producers.", "Set `role` to what you want."),
+    Reason(
+        "FailedOver",
+        "Mirror",
+        "The copies are open for producers, though the Mirror's role is another. With `role: FailedOver` the Mirror is "
+        "Ready with this reason.",
+        "Set `role` to what you want.",
+    ),
     Reason(
         "UserNotReady",
         "Mirror, Pipeline",
-        "The User that it connects as needs a person.",
-        "See the User.",
+        "The User that it connects as needs a person, or cannot be created.",
+        "See the message.",
     ),
     Reason(
         "NoPlaintextListener",
         "Pipeline",
         "The Cluster has no listener for pipelines.",
-        "Add one with SCRAM, or TLS with the internal issuer.",
+        "Add one with SCRAM, with TLS and the internal issuer, or without TLS and authentication.",
     ),
     Reason(
         "ReplacementConflict",
@@ -259,7 +272,7 @@ OTHER_REASONS: Final = (
     Reason("NoBrokerReady", "Cluster", "Not Available: no broker is ready.", "See Ready."),
     Reason("TopicsReady", "Pipeline", "Every topic that is read exists, and every Topic of its topics is ready."),
     Reason("SchemasCopied", "Mirror", "The target's registry has the source's schemas, with their ids."),
-    Reason("NoSchemas", "Mirror", "The source has no topic `_schemas` yet."),
+    Reason("NoSchemas", "Mirror", "No topic `_schemas` is copied yet."),
     Reason(
         "SchemasRefused",
         "Mirror",
@@ -267,8 +280,8 @@ OTHER_REASONS: Final = (
         "Delete it, if its schemas are not needed, or copy without `sync.schemas`.",
     ),
     Reason("InSync", "Mirror", "No record is missing."),
-    Reason("Lagging", "Mirror", "Records of the source are not copied yet."),
-    Reason("RecordsMissing", "Mirror", "A failover now would lose records.", "Wait, or accept the loss."),
+    Reason("Lagging", "Mirror", "Records of the source are not copied yet, or may not be; see the message."),
+    Reason("RecordsMissing", "Mirror", "A failover now would lose records, or might.", "Wait, or accept the loss."),
     Reason("NoKnownLoss", "Mirror", "As far as is known, a failover now would lose no record."),
 )
 EVENT_REASONS: Final = (
@@ -276,7 +289,7 @@ EVENT_REASONS: Final = (
     Reason("RestartingBroker", "Cluster", "A broker is being restarted, for the reason in the message."),
     Reason("RollCompleted", "Cluster", "Every broker that had to be restarted serves again."),
     Reason("ScalingStarted", "Cluster", "The number of brokers is being changed."),
-    Reason("ScalingCompleted", "Cluster", "There are as many brokers as the spec asks for, and partitions are moved."),
+    Reason("ScalingCompleted", "Cluster", "There are as many brokers as the spec asks for, and no move is left."),
     Reason("BrokerReady", "Cluster", "A broker serves, for the first time or again."),
     Reason(
         "BrokerNotReady", "Cluster", "A broker no longer serves, and was not restarted on purpose.", "See the message."
@@ -285,7 +298,7 @@ EVENT_REASONS: Final = (
     Reason("ConfigChanged", "Cluster", "A setting was changed without a restart."),
     Reason("PartitionsMoved", "Cluster", "A reassignment has ended."),
     Reason("RemovingBroker", "Cluster", "A broker without replicas is being stopped."),
-    Reason("RemovedBrokerNeeded", "Cluster", "A broker being removed got replicas and stays until they are moved."),
+    Reason("RemovedBrokerNeeded", "Cluster", "A removed broker has replicas and is started until they are moved."),
     Reason(
         "MinInSyncReplicasChanged",
         "Cluster",
@@ -332,7 +345,7 @@ EVENT_REASONS: Final = (
     Reason(
         "DriftCorrected", "User", "Others had changed the user on the brokers; it was set back.", "See the message."
     ),
-    Reason("UserRevoked", "Cluster", "Credential, rules and quotas of deleted Users were removed."),
+    Reason("UserRevoked", "Cluster", "Credential, rules and quotas of deleted or renamed Users were removed."),
     Reason("StatusWriteFailed", "Topic, Group, Schema, User", "The status could not be written.", "Check the message."),
     Reason("MirrorConfigured", "Mirror", "Settings of the mirror were changed on the brokers."),
     Reason("DriverLaunched", "Pipeline", "A driver was launched."),

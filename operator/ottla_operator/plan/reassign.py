@@ -36,8 +36,8 @@ def spread_replicas(
 ) -> tuple[Move, ...]:
     """Spreads the replicas of `targets` and of brokers that are `leaving` evenly over `targets`.
     Replicas on other brokers stay, as these may be down for a while. `registered`: the brokers that
-    are divided into cells, if these are not just the targets. Raises ImpossibleAssignment if a
-    partition has more replicas than there are targets.
+    are divided into cells, if these are not just the targets. Raises ImpossibleAssignment if no
+    target is left for a replica on a broker that is leaving.
     """
     request = _home_request(partitions, _without(targets, leaving), leaving, registered)
     layout = ReplicaLayout(request, balanced_cells(request))
@@ -78,8 +78,8 @@ def change_replication_factor(
 ) -> tuple[Move, ...]:
     """Gives the partitions of `topics` `factor` replicas each; the others count for evenness.
     Replicas on other brokers than `targets` go first, then those that are out of sync; leaders
-    stay. `registered`: as in `spread_replicas`. Raises ImpossibleAssignment if there are fewer
-    targets."""
+    on targets stay. `registered`: as in `spread_replicas`. Raises ImpossibleAssignment if there are
+    fewer targets."""
     chosen = [it for it in partitions if it.topic in topics]
     others = [it for it in partitions if it.topic not in topics]
     request = _home_request([*chosen, *others], targets, (), registered)

@@ -79,9 +79,9 @@ class ReplicaLayout:
         )
 
     def choose_broker(self, index: int) -> int | None:
-        """The target for one more replica of a partition: in its home cell, in a rack that has
-        none, then on a node that has none, then with the fewest replicas; None if all targets have
-        one.
+        """The target for one more replica of a partition: in its home cell if a target there has
+        none; then in a rack that has none, on a node that has none, with the fewest replicas. None
+        if all targets have one.
         """
         racks, nodes = self.domains(index, None, self.rack), self.domains(index, None, self.node)
         topic = self.partitions[index].topic

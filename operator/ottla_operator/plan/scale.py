@@ -53,7 +53,7 @@ class RemoveBroker:
 
 @dataclass(frozen=True, slots=True)
 class RecordSpread:
-    """No more partitions have to move. `brokers`: recorded as those that they are spread over."""
+    """No more partitions have to move. `brokers`: to be recorded as `spread_over`."""
 
     brokers: frozenset[int]
 

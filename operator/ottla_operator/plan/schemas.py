@@ -155,7 +155,7 @@ def evaluate_schema(subject: str, observed: ObservedSubject, remaining: Sequence
     """`remaining`: planned changes that are not applied yet."""
     if remaining or observed.version is None:
         return Reconciling("RegisteringSchema", f"registering the schema of {subject}")
-    message = f"subject {subject} has it as version {observed.version} with id {observed.id}."
+    message = f"subject {subject} has the schema as version {observed.version} with id {observed.id}."
     if observed.latest != observed.version:
         message += f" The latest version is {observed.latest}: an earlier schema does not become a new version."
     return Ready(message)
@@ -185,4 +185,7 @@ def describe_change(change: SchemaChange, observed: ObservedSubject, readers: Se
             message = f"subject {change.schema.subject}: version {observed.version} has id {observed.id}"
             if not readers or observed.version == 1:
                 return message
-            return f"{message}; running Pipelines read earlier versions until they restart: {describe_readers(readers)}"
+            return (
+                f"{message}; running Pipelines read earlier versions, those without a version here until they restart: "
+                f"{describe_readers(readers)}"
+            )

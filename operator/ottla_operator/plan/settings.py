@@ -24,11 +24,11 @@ TRANSACTION_STATE_REPLICATION_FACTOR: Final = "transaction.state.log.replication
 TRANSACTION_STATE_MIN_ISR: Final = "transaction.state.log.min.isr"
 
 
-def replication_defaults(brokers: int) -> dict[str, str]:
+def replication_defaults(broker_count: int) -> dict[str, str]:
     """Settings for a cluster of this number of brokers, where its resource does not set them: with
     three, one may fail and all topics stay readable and writable. Nothing is defaulted into the
     resource itself."""
-    replicas = min(MAX_DEFAULT_REPLICAS, brokers)
+    replicas = min(MAX_DEFAULT_REPLICAS, broker_count)
     return {
         "default.replication.factor": str(replicas),
         OFFSETS_REPLICATION_FACTOR: str(replicas),
@@ -38,17 +38,17 @@ def replication_defaults(brokers: int) -> dict[str, str]:
     }
 
 
-def broker_count_for_defaults(brokers: int, spread_over: Iterable[int]) -> int:
+def broker_count_for_defaults(desired_count: int, spread_over: Iterable[int]) -> int:
     """The number of brokers for `replication_defaults`. It includes brokers that are being removed
     until their partitions have moved, so that defaults for fewer brokers apply only after that.
     """
-    return max(brokers, *spread_over, 0)
+    return max(desired_count, *spread_over, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanges:
     """`to_set`, `to_unset`: settings of the whole cluster. `restarts`: broker → the settings that
-    need its restart.
+    need its restart, or a text that its settings are unknown.
     """
 
     to_set: Settings

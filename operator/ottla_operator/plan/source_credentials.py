@@ -79,7 +79,9 @@ def read_secret_value(secrets: Mapping[str, ObservedSecret], name: str, key: str
     if name not in secrets:
         raise SecretUnusable(f"{prefix}Secret {name} does not exist")
     values = secrets[name].values
-    if not values.get(key):
+    if values.get(key) == "":
+        raise SecretUnusable(f"{prefix}{key} of Secret {name} is empty")
+    if key not in values:
         present = ", ".join(sorted(values)) or "nothing"
         raise SecretUnusable(f"{prefix}Secret {name} has no {key}; it has: {present}")
     return values[key]

@@ -75,7 +75,7 @@ def lake_pipeline(topic: Topic) -> Json | None:
 
 
 def lake_status(topic: Topic, pipeline: Json | None) -> dict[str, Json] | None:
-    """Status of the Topic's lake; None without. `pipeline`: as it was observed last."""
+    """Status of the Topic's lake; None if it has none. `pipeline`: as it was observed last."""
     if topic.spec.lake is None:
         return None
     status: Mapping[str, Json] = (pipeline or {}).get("status") or {}

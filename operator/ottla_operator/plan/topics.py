@@ -85,7 +85,7 @@ class AlterTopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class UnsatisfiableSpec:
-    """A field of the spec cannot be satisfied until a person changes it."""
+    """A field of the spec that cannot be satisfied before a person changes it or brokers start."""
 
     name: str
     field: str

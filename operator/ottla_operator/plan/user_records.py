@@ -35,8 +35,8 @@ def parse_records(type_: type[R], stored: Json) -> dict[str, R]:
     """Records from their JSON form, by uid. Invalid ones are ignored."""
     if not isinstance(stored, dict):
         return {}
-    fields = len(type_._fields)
-    return {uid: type_(*it) for uid, it in stored.items() if isinstance(it, list) and len(it) == fields}
+    field_count = len(type_._fields)
+    return {uid: type_(*it) for uid, it in stored.items() if isinstance(it, list) and len(it) == field_count}
 
 
 def record_of(resource: UserResource) -> UserRecord | None:

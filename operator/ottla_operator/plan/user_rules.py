@@ -38,7 +38,7 @@ def unusable_policies(user: User, policies: Mapping[str, AccessPolicy | None]) -
 
 def _find_obstacle(user: User, policy: AccessPolicy | None) -> str:
     if policy is None:
-        return "does not exist or is invalid"
+        return "does not exist, is being deleted or is invalid"
     if user.spec.tenant is not None and any(is_about_cluster(it.to_json()) for it in policy.spec.acls):
         return "has rules about the cluster, which no user of a tenant may have"
     return ""

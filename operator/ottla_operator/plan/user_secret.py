@@ -73,7 +73,7 @@ def check_password(password: str, source: str) -> None:
     if not password:
         raise SecretUnusable(f"{source} is empty")
     if _CONTROL.search(password):
-        raise SecretUnusable(f"{source} contains a line end or another control character; store it without")
+        raise SecretUnusable(f"{source} contains a line end or another control character; store it without them")
     if len(password) > MAX_PASSWORD_LENGTH:
         raise SecretUnusable(f"{source} is longer than {MAX_PASSWORD_LENGTH} characters")
 

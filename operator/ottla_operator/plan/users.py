@@ -117,8 +117,8 @@ def desired_user(
     user: User, name: str, policies: Mapping[str, AccessPolicy | None], *, is_password_set: bool
 ) -> DesiredUser:
     """`name`: by which brokers know the user. `policies`: those that the user names; None for one
-    that does not exist or is invalid. `is_password_set`: whether the brokers have the user's
-    password; for users with one.
+    that does not exist, is being deleted or is invalid. `is_password_set`: whether the brokers have
+    the user's password; for users with one.
     """
     quotas = user.spec.quotas
     return DesiredUser(

@@ -17,7 +17,7 @@ from ottla_operator.plan.component_users import (
     pipeline_user,
     pipeline_user_name,
 )
-from ottla_operator.plan.conditions import READY, Reconciling, Stalled, find_condition, kstatus
+from ottla_operator.plan.conditions import READY, Reconciling, Stalled, describe_unready, find_condition, kstatus
 from ottla_operator.plan.listener_certificates import AUTHORITIES
 from ottla_operator.plan.source_credentials import SecretUnusable
 from ottla_operator.plan.user_secret import CERTIFICATE as USER_CERTIFICATE
@@ -37,6 +37,7 @@ LOGIN_KEYS: Final = (PROTOCOL, MECHANISM, JAAS)
 """Keys of a user's Secret that Java clients need beside addresses and authorities."""
 PASSWORD_KEYS: Final = (*LOGIN_KEYS, USERNAME, PASSWORD)
 CERTIFICATE_KEYS: Final = (PROTOCOL, USER_CERTIFICATE, USER_KEY)
+EXTERNAL: Final = "External"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +93,13 @@ async def mirror_login(platform: Platform, resource: Json, mirror: Mirror, sourc
 async def _login_of(platform: Platform, cluster: Cluster, name: str, body: Json | None) -> ComponentLogin:
     """The login in the Secret of a User. Raises Blocked until it is complete."""
     if body is None:
-        message = f"User {name} of Cluster {cluster.name} does not exist yet"
+        message = f"User {name} of Cluster {cluster.name} does not exist yet, or its change was not observed yet"
         raise Blocked(Reconciling("WaitingForUser", message), RETRY_S)
     ready = find_condition(body, READY)
     if kstatus(body) == "Failed":
         raise Blocked(Stalled("UserNotReady", f"User {name} is not ready: {ready.get('message')}"), RETRY_S)
     if kstatus(body) != "Current" or ready.get("status") != "True":
-        message = f"User {name} is not ready: {ready.get('message') or 'it is not reconciled yet'}"
+        message = f"User {name} is not ready: {describe_unready(body)}"
         raise Blocked(Reconciling("WaitingForUser", message), RETRY_S)
     user = User.parse_stored(body)
     try:
@@ -111,8 +112,11 @@ async def _login_of(platform: Platform, cluster: Cluster, name: str, body: Json 
     if missing := [it for it in (BOOTSTRAP, *needed) if not values.get(it)]:
         if has_certificate:  # the Secret has a password still, or is not written yet
             raise Blocked(Reconciling("WaitingForUser", f"User {name} has no certificate yet"), RETRY_S)
-        message = f"the Secret of User {name} has no {', '.join(missing)}: its authentication has to be SCRAM or TLS"
-        raise Blocked(Stalled("UserNotReady", message), RETRY_S)
+        if user.spec.authentication.type == EXTERNAL:
+            message = f"User {name} has no Secret to log in with: its authentication has to be SCRAM or TLS"
+            raise Blocked(Stalled("UserNotReady", message), RETRY_S)
+        message = f"the Secret of User {name} has no {', '.join(missing)} yet"
+        raise Blocked(Reconciling("WaitingForUser", message), RETRY_S)
     return ComponentLogin(user.secret_name, values, _digest(values, str(body["metadata"]["uid"])))
 
 

@@ -64,7 +64,7 @@ class GroupReconciler:
         """The readiness of each resource, by its name. Raises Blocked, KafkaError."""
         cluster = await self.platform.find_cluster(key)
         if cluster is None or is_terminating(cluster):
-            raise Blocked(Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
+            raise Blocked(Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist or is being deleted"))
         owners = group_owners(resources)
         found: dict[str, Readiness] = {
             it.name: obstacle for it in resources if (obstacle := find_obstacle(it, owners)) is not None

@@ -46,7 +46,7 @@ async def rotate_passwords(
     if not is_rotation_due(login, due):
         return RotationProgress(login.rotated_at)
     if client is None or is_rolling:
-        return RotationProgress(in_progress="waiting until all brokers are ready")
+        return RotationProgress(in_progress="waiting for brokers that are being restarted or cannot be reached")
     existing = brokers.brokers.keys()
     versions = await _read_versions(client, existing)
     following = next_rotation_step(login, due, versions, existing, now)

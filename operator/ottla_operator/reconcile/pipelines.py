@@ -115,7 +115,7 @@ class PipelineReconciler:
         unready = await self._find_unready_topics(key, pipeline, cluster)
         extra = (topics_ready_condition(unready),)
         if unready and launch.starts_driver:
-            message = f"the pipeline is not started: {'; '.join(map(str, unready))}"
+            message = f"no driver is started with this spec yet: {'; '.join(map(str, unready))}"
             waiting = PipelineRun(_reported_state(resource), Reconciling("WaitingForTopics", message))
             return await self._report(resource, cached, waiting, launch.application, extra)
         run = debounce_run(await launch.apply(), resource)

@@ -24,9 +24,9 @@ from ottla_operator.reconcile.platform import BrokerSet
 
 @dataclass(slots=True)
 class AppliedConfig:
-    """`cluster_settings`: the dynamic settings of running brokers. `applied`: those of them that
-    were set in this step. `rejected`: setting → why brokers reject it. `outdated`: broker → why it
-    has to be restarted."""
+    """`cluster_settings`: the dynamic settings that the operator has set on running brokers.
+    `applied`: those of them that were set in this step. `rejected`: setting → why brokers reject
+    it. `outdated`: broker → why it has to be restarted."""
 
     cluster_settings: dict[str, str]
     applied: dict[str, str] = field(default_factory=dict)
@@ -95,9 +95,12 @@ async def restart_next_broker(
     """Restarts one outdated broker if the roll's plan allows it. `registered`: brokers that the
     controller has registered and not fenced.
     """
-    known = None if client is None else registered
+    known_registered = None if client is None else registered
     states = [
-        *(_state(it, brokers.brokers.get(it), outdated.get(it, ""), known) for it in sorted(brokers.desired)),
+        *(
+            _state(it, brokers.brokers.get(it), outdated.get(it, ""), known_registered)
+            for it in sorted(brokers.desired)
+        ),
         *(
             BrokerState(it.id, True, "")
             for it in brokers.brokers.values()

@@ -61,7 +61,7 @@ class ScalingStep:
 
 
 def is_scaled(cluster: Cluster, brokers: BrokerSet) -> bool:
-    """True if nothing has to be moved. Sends no request."""
+    """True if no step is left, not even the removal of a throttle. Sends no request."""
     state, desired = brokers.state, frozenset(brokers.desired)
     return brokers.count == cluster.spec.replicas and state.spread_over == desired and not state.throttled_topics
 
@@ -144,19 +144,21 @@ async def _remove_throttle(client: KafkaClient, inputs: ReassignmentInputs, scal
 
 
 async def _set_min_isr_of_transactions(
-    client: KafkaClient, cluster: Cluster, inputs: ReassignmentInputs, brokers: int, scaled: ScalingStep
+    client: KafkaClient, cluster: Cluster, inputs: ReassignmentInputs, broker_count: int, scaled: ScalingStep
 ) -> None:
     """The topic has its own min.insync.replicas since its creation, by the number of brokers at
     that time. `__consumer_offsets` has none and follows the brokers' default.
     """
     if TRANSACTION_STATE_TOPIC not in {it.topic for it in inputs.partitions}:
         return
-    min_isr = (replication_defaults(brokers) | cluster.config)[TRANSACTION_STATE_MIN_ISR]
+    min_isr = (replication_defaults(broker_count) | cluster.config)[TRANSACTION_STATE_MIN_ISR]
     own = (await configs.describe_topic_overrides(client, [TRANSACTION_STATE_TOPIC]))[TRANSACTION_STATE_TOPIC]
     if own.get(configs.MIN_ISR) == min_isr:
         return
     await configs.alter_topic_config(client, TRANSACTION_STATE_TOPIC, {configs.MIN_ISR: min_isr}, ())
-    message = f"{configs.MIN_ISR} of {TRANSACTION_STATE_TOPIC} is now {min_isr}, with {format_count(brokers, 'broker')}"
+    message = (
+        f"{configs.MIN_ISR} of {TRANSACTION_STATE_TOPIC} is now {min_isr}, with {format_count(broker_count, 'broker')}"
+    )
     scaled.events.append(ClusterEvent("MinInSyncReplicasChanged", message))
 
 

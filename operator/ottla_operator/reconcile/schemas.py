@@ -71,7 +71,7 @@ class SchemaReconciler:
             if registry is None:
                 for resource in terminating:  # the registry is deleted with the Cluster
                     await self._set_finalizer(resource, is_needed=False)
-                raise Blocked(Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
+                raise Blocked(Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist or is being deleted"))
             results = await self._reconcile_all(registry, key, live, terminating)
         except Blocked as blocked:
             results = [SchemaResult(it, it.unless_invalid(blocked.readiness)) for it in live]

@@ -29,10 +29,10 @@ async def observe_topics(client: KafkaClient, desired: Sequence[Topic]) -> dict[
     managed = [it.topic_name for it in desired if it.spec.config is not None and it.topic_name in found]
     overrides = await configs.describe_topic_overrides(client, managed)
     moving: set[str] = set()
-    brokers = 0
+    broker_count = 0
     if not all(_has_desired_replicas(it, found.get(it.topic_name)) for it in desired):
         moving = {topic for topic, _ in await list_reassignments(client)}
-        brokers = len((await describe_cluster(client)).brokers)
+        broker_count = len((await describe_cluster(client)).brokers)
     return {
         name: ObservedTopic(
             name,
@@ -42,7 +42,7 @@ async def observe_topics(client: KafkaClient, desired: Sequence[Topic]) -> dict[
             str(it.id) if it.id else "",
             max((len(partition.replicas) for partition in it.partitions), default=0),
             name in moving,
-            brokers,
+            broker_count,
         )
         for name, it in found.items()
     }

@@ -76,14 +76,14 @@ class TopicDeletion:
             )
             await self._record_event("TopicRetained", message)
         self.records = dict(plan.pending)
-        gone, deleted = set[str](), list[DeletionRecord]()
+        gone_ids, deleted = set[str](), list[DeletionRecord]()
 
         async def delete(item: tuple[str, DeletionRecord]) -> None:
             uid, record = item
             try:
                 if record.topic_id and await topics.delete_topic_by_id(client, UUID(record.topic_id)):
                     deleted.append(record)
-                gone.add(record.topic_id)
+                gone_ids.add(record.topic_id)
             except KafkaError as error:
                 self.records[uid] = record
                 message = f"cannot delete topic {record.topic} of the deleted Topic {record.resource}: {error}"
@@ -93,7 +93,7 @@ class TopicDeletion:
         if deleted:
             message = f"deleted with their Topics (deletionPolicy: Delete): {format_topics(deleted)}"
             await self.platform.record_event(self.cluster, "TopicDeleted", message)
-        return gone
+        return gone_ids
 
     @property
     def has_undeleted_topics(self) -> bool:

@@ -88,7 +88,8 @@ class TopicReconciler:
         cluster = await self.platform.find_cluster(key)
         if cluster is None or is_terminating(cluster):
             self.cache.deleted_topics.pop(key, None)  # deletion records go with the Cluster
-            await self._report_all(resources, Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
+            message = f"Cluster {key.name} does not exist or is being deleted"
+            await self._report_all(resources, Reconciling("ClusterNotFound", message))
             return WAIT_S if resources else None
         deletion = await TopicDeletion.load(self.platform, self.cache, key, cluster)
         await deletion.update(resources)
@@ -152,10 +153,10 @@ class TopicReconciler:
         client: KafkaClient,
         resource: TopicResource,
         all_observed: Mapping[str, ObservedTopic] | None,
-        brokers: int,
+        broker_count: int,
     ) -> TopicResult:
         """Brings one topic to its spec. `all_observed`: None where brokers refused to describe one
-        of them. `brokers`: number of brokers in the Cluster's spec."""
+        of them. `broker_count`: number of brokers in the Cluster's spec."""
         topic, observed = resource.parsed, None
         assert topic is not None
         try:
@@ -171,7 +172,7 @@ class TopicReconciler:
                 observed = (await topic_changes.observe_topics(client, [topic])).get(topic.topic_name)
                 changes = plan_topic_changes(topic, observed)
         except KafkaError as error:
-            return TopicResult(resource, observed, _readiness_of(error, topic, brokers))
+            return TopicResult(resource, observed, _readiness_of(error, topic, broker_count))
         return TopicResult(resource, observed, evaluate_topic(resource, observed, changes, {}))
 
     async def _reconcile_lake(self, resource: TopicResource) -> Json | None:
@@ -239,7 +240,7 @@ async def _observe(
     return {name: it for name, it in found.items() if it.topic_id not in deleted_ids}
 
 
-def _readiness_of(error: KafkaError, topic: Topic, brokers: int) -> Readiness:
+def _readiness_of(error: KafkaError, topic: Topic, broker_count: int) -> Readiness:
     """A change that brokers reject permanently is Stalled; other failures are retried."""
-    too_many = error.code is ErrorCode.invalid_replication_factor and (topic.spec.replicas or 0) > brokers
+    too_many = error.code is ErrorCode.invalid_replication_factor and (topic.spec.replicas or 0) > broker_count
     return rejected_readiness(error, () if too_many else TRANSIENT_ERRORS)

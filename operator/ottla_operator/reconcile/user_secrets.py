@@ -14,7 +14,7 @@ from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.listener_certificates import has_authority
 from ottla_operator.plan.listener_certificates import secret_name as tls_secret_name
 from ottla_operator.plan.scram_login import generate_password
-from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable
+from ottla_operator.plan.source_credentials import ObservedSecret, SecretUnusable, read_secret_value
 from ottla_operator.plan.user_secret import (
     KEYSTORE,
     MECHANISM,
@@ -133,14 +133,13 @@ class UserSecrets:
         if source is None:
             # Another mechanism gets another password: the previous one may stay valid beside it.
             is_rotated = existing.get(MECHANISM, mechanism.title) != mechanism.title
-            known = "" if is_rotated else str(existing.get(PASSWORD, ""))
-            password = known or generate_password()
+            stored_password = "" if is_rotated else str(existing.get(PASSWORD, ""))
+            password = stored_password or generate_password()
             check_password(password, f"Secret {user.secret_name}: {PASSWORD}")
         else:
-            if source.name not in secrets:
-                raise SecretUnusable(f"spec.authentication.passwordFrom: Secret {source.name} does not exist")
-            password = secrets[source.name].values.get(source.key, "")
-            check_password(password, f"spec.authentication.passwordFrom: {source.key} of Secret {source.name}")
+            where = "spec.authentication.passwordFrom"
+            password = read_secret_value(secrets, source.name, source.key, where)
+            check_password(password, f"{where}: {source.key} of Secret {source.name}")
         data = scram_secret(user.user_name, password, mechanism, access)
         is_set = is_password_set(existing, user.user_name, password, mechanism)
         return ClientCredentials(user.secret_name, data, password, is_set, existing == data)

@@ -19,7 +19,7 @@ from ottla_operator.plan.user_records import (
     renamed_records,
     resources_to_look_up,
 )
-from ottla_operator.plan.user_rules import has_rules, unusable_policies
+from ottla_operator.plan.user_rules import has_rules, policy_names, unusable_policies
 from ottla_operator.plan.users import (
     UserChanges,
     UserResource,
@@ -79,6 +79,8 @@ class UserReconciler:
     _resources: dict[str, tuple[object, UserResource]] = field(default_factory=dict)
     """Validated resources by uid, with their generation and that of their Cluster: a spec is
     validated once."""
+    _applied_policies: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    """The policies that each User named at its last changes, by uid."""
 
     def __post_init__(self) -> None:
         self.secrets = UserSecrets(self.platform)
@@ -90,7 +92,8 @@ class UserReconciler:
         terminating = [str(it["metadata"]["uid"]) for it in bodies if is_terminating(it)]
         self._forget_unused(len(bodies))
         if cluster is None or is_terminating(cluster):
-            await self._report_all(resources, Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist"))
+            message = f"Cluster {key.name} does not exist or is being deleted"
+            await self._report_all(resources, Reconciling("ClusterNotFound", message))
             return WAIT_S if resources else None
         records = await self.platform.read_user_records(key)
         if not resources and not records:
@@ -155,16 +158,16 @@ class UserReconciler:
         observed: ObservedUsers,
     ) -> None:
         """Raises KafkaError if brokers refuse a removal, which the next reconcile repeats."""
-        gone = {it.user: it for it in revoked.values() if it.user not in owners}
-        changes = [UserChange(name, plan_user_removal(observed.of(name))) for name in sorted(gone)]
+        revoked_users = {it.user: it for it in revoked.values() if it.user not in owners}
+        changes = [UserChange(name, plan_user_removal(observed.of(name))) for name in sorted(revoked_users)]
         for error in (await apply_user_changes(client, changes)).values():
             raise error
         in_use = {it.parsed.secret_name for it in owners.values() if it.parsed is not None}
-        for record in gone.values():
+        for record in revoked_users.values():
             if record.secret not in in_use:
                 await self.platform.forget_user(cluster, record)
-        if gone:
-            message = f"revoked, because their Users are deleted: {format_list(sorted(gone))}"
+        if revoked_users:
+            message = f"revoked, because no User has these names any more: {format_list(sorted(revoked_users))}"
             await self.platform.record_event(cluster, "UserRevoked", message)
 
     async def _apply_specs(
@@ -209,7 +212,7 @@ class UserReconciler:
             except Blocked as blocked:
                 await self._report(it, blocked.readiness)
                 return
-            await self._record_changes(it, change.changes, is_password_known=credentials.is_password_set)
+            await self._record_changes(it, change.changes, policies, is_password_known=credentials.is_password_set)
             if credentials.issue_reason:
                 message = f"client certificate issued, valid until {credentials.expiry}: {credentials.issue_reason}"
                 await self.platform.record_event(it.body, "CertificateIssued", message)
@@ -218,16 +221,22 @@ class UserReconciler:
 
         await for_each(resources, finish)
 
-    async def _record_changes(self, resource: UserResource, changes: UserChanges, *, is_password_known: bool) -> None:
+    async def _record_changes(
+        self, resource: UserResource, changes: UserChanges, policies: Policies, *, is_password_known: bool
+    ) -> None:
         """Records an event for the changes. Changes to a user that was Ready for the same spec are
-        reported as drift, unless the source of the password has changed or the previous password
-        has expired.
+        reported as drift, unless the source of the password or a policy may have changed, or the
+        previous password has expired. After a start of the operator, policies may have.
         """
+        assert resource.parsed is not None
+        named = tuple(policies.get(it) for it in policy_names(resource.parsed))
+        are_policies_known = self._applied_policies.get(resource.uid, ()) == named
+        self._applied_policies[resource.uid] = named
         if not changes:
             return
         status = resource.body.get("status") or {}
         is_same_spec = status.get("observedGeneration") == resource.body["metadata"]["generation"]
-        is_expected = not is_password_known or "previousCredentialUntil" in status
+        is_expected = not is_password_known or not are_policies_known or "previousCredentialUntil" in status
         message = describe_changes(changes)
         if is_same_spec and not is_expected and find_condition(resource.body, READY).get("status") == "True":
             message = f"changed by others on the brokers, and set back: {message}"
@@ -238,6 +247,7 @@ class UserReconciler:
     def _forget_unused(self, used: int) -> None:
         if len(self._resources) > 2 * used + MAX_UNUSED_RESOURCES:
             self._resources.clear()
+            self._applied_policies.clear()
             self.secrets.forget()
 
     def _resource(self, body: Json, cluster: Json | None) -> UserResource:
@@ -334,5 +344,5 @@ def _evaluate(resource: UserResource, cluster: Cluster, observed: ObservedUsers,
     if spec.quotas and not observed.has_quotas:
         return Stalled("RejectedByBrokers", "spec.quotas: the brokers do not support quotas")
     type_ = spec.authentication.type
-    how = "has a credential of others" if type_ == "External" else f"logs in by {type_}"
+    how = "has a credential that others manage" if type_ == "External" else f"logs in by {type_}"
     return Ready(f"user {name} {how}.")

@@ -22,7 +22,7 @@ class AccessPolicySpec(Model, frozen=True):
 class AccessPolicyStatus(Status, frozen=True):
     """Observed state of the policy."""
 
-    users: Annotated[int | None, doc("Number of Users that have the rules.")] = None
+    users: Annotated[int | None, doc("Number of Users that name the policy.")] = None
 
 
 class AccessPolicy(Resource, frozen=True):

@@ -41,8 +41,8 @@ class Storage(Model, frozen=True):
     delete_claim: Annotated[
         bool | None,
         doc(
-            "Whether the PersistentVolumeClaims, and with them all records, are deleted with the Cluster. "
-            "Defaults to false."
+            "Whether PersistentVolumeClaims, and with them all records, are deleted: all with the Cluster, and that of "
+            "a broker when the broker is removed. Defaults to false."
         ),
     ] = None
 
@@ -87,8 +87,8 @@ class Roll(Model, frozen=True):
     timeout: Annotated[
         Duration | None,
         doc(
-            "Time for a broker to become ready after its restart. Then the Cluster is Stalled, and no ready broker is "
-            "restarted while maxUnavailable brokers are not ready. Defaults to 10m."
+            "Time for a broker to become ready after its start. Then the Cluster is Stalled, and no ready broker is "
+            "restarted while maxUnavailable brokers are not ready. Defaults to 10m, with `ottla up` to 30s."
         ),
     ] = None
 
@@ -145,9 +145,12 @@ class ClusterSpec(Model, frozen=True):
     ]
     version: Annotated[
         Annotated[str, Meta(max_length=64)] | None,
-        doc("Ottla release, which is the tag of the image. Defaults to the operator's release."),
+        doc("Ottla release, which is the tag of the image. Ignored by `ottla up`. Defaults to the operator's release."),
     ] = None
-    image: Annotated[Annotated[str, Meta(max_length=512)] | None, doc("Image of the brokers. Excludes version.")] = None
+    image: Annotated[
+        Annotated[str, Meta(max_length=512)] | None,
+        doc("Image of the brokers. Excludes version. Ignored by `ottla up`."),
+    ] = None
     listeners: Annotated[
         Annotated[list[Listener], Meta(min_length=1, max_length=8)] | None,
         doc(
@@ -169,7 +172,10 @@ class ClusterSpec(Model, frozen=True):
     ] = None
     resources: Annotated[
         Resources | None,
-        doc("CPU and memory of each broker. Defaults to requests of 100m CPU and 256Mi memory, without limits."),
+        doc(
+            "CPU and memory of each broker. Ignored by `ottla up`. Defaults to requests of 100m CPU and 256Mi memory, "
+            "without limits."
+        ),
     ] = None
     log_format: Annotated[
         Literal["text", "json"] | None,
@@ -178,8 +184,10 @@ class ClusterSpec(Model, frozen=True):
             "request. Defaults to text. Ignored by `ottla up`."
         ),
     ] = None
-    pod_template: Annotated[PodTemplate | None, doc("Additions to the brokers' pods.")] = None
-    rack: Annotated[Rack | None, doc("Spreads brokers and replicas over failure domains.")] = None
+    pod_template: Annotated[PodTemplate | None, doc("Additions to the brokers' pods. Ignored by `ottla up`.")] = None
+    rack: Annotated[Rack | None, doc("Spreads brokers and replicas over failure domains. Ignored by `ottla up`.")] = (
+        None
+    )
     brokers_per_node: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_BROKERS)] | None,
         doc(
@@ -227,8 +235,8 @@ class ClusterSpec(Model, frozen=True):
     console: Annotated[
         Console | None,
         doc(
-            "Serves the console at every broker; {} for the defaults. Defaults to what console.enable in config says: "
-            "off on Kubernetes, on with `ottla up`."
+            "Serves the console at every broker; {} for the defaults. Defaults to console.enable in config; without "
+            "that, brokers serve it with `ottla up` and not on Kubernetes."
         ),
     ] = None
 

@@ -47,8 +47,8 @@ class Listener(Model, frozen=True):
     advertised_host: Annotated[
         Annotated[str, Meta(max_length=253)] | None,
         doc(
-            "Host name that brokers advertise to clients; {id} stands for the broker id. "
-            "Defaults to the discovered address."
+            "Host name that brokers advertise to clients; {id} stands for the broker id. Only for types NodePort and "
+            "LoadBalancer. Defaults to the discovered address."
         ),
     ] = None
     network_policy_peers: Annotated[

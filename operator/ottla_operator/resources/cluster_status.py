@@ -13,8 +13,10 @@ class BrokerStatus(Model, frozen=True):
     """Observed state of one broker."""
 
     id: Annotated[int, doc("Broker id (node.id).")]
-    ready: Annotated[bool, doc("Whether the broker is ready.")]
-    version: Annotated[str | None, doc("Ottla release that the broker runs.")] = None
+    ready: Annotated[bool, doc("Whether the broker is ready, and registered and not fenced.")]
+    version: Annotated[
+        str | None, doc("Tag of the broker's image, which is its Ottla release unless spec.image is set.")
+    ] = None
     config_hash: Annotated[str | None, doc("Hash of the settings that the broker was started with.")] = None
 
 
@@ -62,14 +64,20 @@ class ClusterStatus(Status, frozen=True):
     """Observed state of the cluster."""
 
     replicas: Annotated[int | None, doc("Number of brokers that exist.")] = None
-    ready_replicas: Annotated[int | None, doc("Number of brokers that are ready.")] = None
+    ready_replicas: Annotated[int | None, doc("Number of brokers that are ready, and registered and not fenced.")] = (
+        None
+    )
     selector: Annotated[str | None, doc("Label selector of the brokers' pods, for the scale subresource.")] = None
-    version: Annotated[str | None, doc("Ottla release that all brokers run. Empty during an upgrade.")] = None
+    version: Annotated[
+        str | None, doc("Tag of the image of all brokers. Empty while they have several, as in an upgrade.")
+    ] = None
     cluster_id: Annotated[str | None, doc("Cluster id that the brokers report to clients.")] = None
     brokers: Annotated[list[BrokerStatus] | None, doc("Observed state of each broker.", listed("map", "id"))] = None
     controller: Annotated[int | None, doc("Id of the broker that is the active controller.")] = None
     bootstrap: Annotated[dict[str, str] | None, doc("Bootstrap addresses by listener name.")] = None
-    under_replicated: Annotated[int | None, doc("Number of under-replicated partitions.")] = None
+    under_replicated: Annotated[
+        int | None, doc("Number of partitions that are under-replicated or have no leader.")
+    ] = None
     roll: Annotated[RollStatus | None, doc("Rolling restart in progress.")] = None
     passwords_rotated_at: Annotated[
         str | None, doc("The rotatePasswordsAt for which brokers got their passwords. Absent during a rotation.")

@@ -61,7 +61,7 @@ class Format(Model, frozen=True):
     ] = None
     message: Annotated[
         MessageName | None,
-        doc("Message of the schema that records are. Only for protobuf. Defaults to the first of the schema."),
+        doc("Which message of the schema the records are. Only for protobuf. Defaults to the first of the schema."),
     ] = None
 
     rules = (
@@ -111,7 +111,7 @@ class SinkFormat(Model, frozen=True):
     message: Annotated[
         MessageName | None,
         doc(
-            "Message of the subject's schema that rows are encoded as. Only for protobuf with register: false. "
+            "Which message of the subject's schema rows are encoded as. Only for protobuf with register: false. "
             "Defaults to the first of the schema."
         ),
     ] = None

@@ -41,8 +41,20 @@ class MirrorSource(Model, frozen=True):
         doc("Bootstrap addresses: host:port,host:port."),
     ] = None
     cluster_ref: Annotated[ObjectRef | None, doc("Cluster in the same namespace. Excludes bootstrap.")] = None
-    tls: Annotated[SourceTls | None, doc("Encrypts the connection. Defaults to no encryption.")] = None
-    credentials: Annotated[SourceCredentials | None, doc("Authentication to the source. Defaults to none.")] = None
+    tls: Annotated[
+        SourceTls | None,
+        doc(
+            "Encrypts the connection. Defaults to no encryption, except with mechanism TLS, or where the User of the "
+            "mirror needs it."
+        ),
+    ] = None
+    credentials: Annotated[
+        SourceCredentials | None,
+        doc(
+            "Authentication to the source. Defaults to a User mirror-<name> that the operator creates, if tls is not "
+            "set either and every listener of the Cluster in clusterRef asks for a login; otherwise to none."
+        ),
+    ] = None
 
     rules = (exactly_one("bootstrap", "clusterRef", message="a source has exactly one of bootstrap and clusterRef"),)
 

@@ -107,7 +107,9 @@ class Driver(Model, frozen=True):
     """Spark's driver, which plans."""
 
     cores: Annotated[IntOrString | None, doc("CPU cores. Defaults to 1.")] = None
-    memory: Annotated[Quantity | None, doc("Memory, such as 1Gi.")] = None
+    memory: Annotated[
+        Quantity | None, doc("Heap of its JVM, such as 1Gi; its pod requests Spark's overhead too. Defaults to 1Gi.")
+    ] = None
 
 
 class Executor(Model, frozen=True):
@@ -115,18 +117,25 @@ class Executor(Model, frozen=True):
 
     instances: Annotated[Annotated[int, Meta(ge=1, le=1000)] | None, doc("Number of executors. Defaults to 1.")] = None
     cores: Annotated[IntOrString | None, doc("CPU cores of each executor. Defaults to 1.")] = None
-    memory: Annotated[Quantity | None, doc("Memory of each executor, such as 2Gi.")] = None
+    memory: Annotated[
+        Quantity | None,
+        doc("Heap of each executor's JVM, such as 2Gi; its pod requests Spark's overhead too. Defaults to 1Gi."),
+    ] = None
 
 
 class Spark(Model, frozen=True):
     """Spark's resources and configuration."""
 
     image: Annotated[
-        Annotated[str, Meta(max_length=512)] | None, doc("Image of driver and executors. Defaults to the operator's.")
+        Annotated[str, Meta(max_length=512)] | None,
+        doc("Image of driver and executors. Ignored by `ottla up`. Defaults to the operator's."),
     ] = None
-    driver: Annotated[Driver | None, doc("Spark's driver, which plans.")] = None
+    driver: Annotated[
+        Driver | None,
+        doc("Spark's driver, which plans. Ignored by `ottla up`, where conf can have spark.driver.memory."),
+    ] = None
     executor: Annotated[
-        Executor | None, doc("Spark's executors, which compute. `ottla up` computes in the driver.")
+        Executor | None, doc("Spark's executors, which compute. Ignored by `ottla up`, which computes in the driver.")
     ] = None
     conf: Annotated[dict[str, str], doc("Spark configuration properties.")] = field(default_factory=dict)
     pod_template: Annotated[

@@ -106,7 +106,7 @@ class Iceberg(Model, frozen=True):
     partition_by: Annotated[
         Annotated[tuple[Annotated[str, Meta(max_length=255, pattern=PARTITION_FIELD)], ...], Meta(max_length=16)],
         doc(
-            "Partitions of a table that is created: columns, or years, months, days, hours of one, such as "
+            "Partitions of a new table: columns, or years, months, days, hours of one, such as "
             "days(scheduled), or bucket(16, id)."
         ),
     ] = ()
@@ -126,7 +126,7 @@ class Delta(Model, frozen=True):
     ]
     partition_by: Annotated[
         Annotated[tuple[Column, ...], Meta(max_length=16)],
-        doc("Columns that a table that is created is partitioned by."),
+        doc("Columns by which a new table is partitioned."),
     ] = ()
     maintenance: Annotated[Maintenance | None, doc("Compaction, and deletion of unused files. Defaults to none.")] = (
         None

@@ -75,9 +75,8 @@ class TopicSpec(Model, frozen=True):
     deletion_policy: Annotated[
         Literal["Retain", "Delete"] | None,
         doc(
-            "What happens to the topic when this resource is deleted. Retain: the topic and its "
-            "records are kept, and the resource has no finalizer. Delete: the topic and its records are deleted. "
-            "Defaults to Retain."
+            "What happens to the topic and its records when this resource is deleted. Retain: they are kept. Delete: "
+            "they are deleted. The resource has no finalizer in either case. Defaults to Retain."
         ),
     ] = None
 

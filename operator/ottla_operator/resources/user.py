@@ -114,7 +114,8 @@ class UserSpec(Model, frozen=True):
         Annotated[list[ObjectRef], Meta(max_length=32)] | None,
         doc(
             "AccessPolicies whose rules the user has too. Other rules of the user are removed. While one of them does "
-            "not exist or is invalid, the user has what the others and acls allow, and every denial that it had.",
+            "not exist, is being deleted or is invalid, the user has what the others and acls allow, and every denial "
+            "that it had.",
             listed("map", "name"),
         ),
     ] = None
@@ -134,7 +135,7 @@ class UserSpec(Model, frozen=True):
         ),
         Rule(
             "!has(self.tenant) || !has(self.userName) || !self.userName.contains('=')",
-            "the userName of a user of a tenant is no subject of a certificate",
+            "the userName of a user of a tenant cannot be a certificate's subject",
             lambda spec: "tenant" not in spec or "=" not in spec.get("userName", ""),
             "userName",
         ),

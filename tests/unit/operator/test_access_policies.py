@@ -1,6 +1,7 @@
 """AccessPolicies: rules of Users that name them, and what a missing policy takes away."""
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,11 @@ from ottla_broker.security.acls import AccessControlEntry, Permission
 from ottla_operator.local.documents import InvalidFiles, read_files
 from ottla_operator.plan.acl_patterns import describe_entry
 from ottla_operator.plan.user_rules import desired_entries, has_rules, unusable_policies
-from ottla_operator.plan.users import ObservedUser, desired_user, plan_user_changes
+from ottla_operator.plan.users import ObservedUser, UserResource, desired_user, plan_user_changes
 from ottla_operator.reconcile.access_policies import cached_policy_names
+from ottla_operator.reconcile.platform import Platform
+from ottla_operator.reconcile.users import UserReconciler
+from ottla_operator.reconcile.watch_cache import WatchCache
 from ottla_operator.resources.access_policy import AccessPolicy
 from ottla_operator.resources.user import User
 from ottla_operator.resources.validation import validate_resource
@@ -66,6 +70,29 @@ def test_nobody_may_do_more_while_a_policy_is_missing(own: list[Any], of_policy:
 
     assert denials(after) == denials(before)
     assert list(unusable_policies(it, {"a": None})) == ["a"]
+
+
+class RecordedEvents:
+    """A platform that only records the reasons of events."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    async def record_event(self, resource: Any, reason: str, message: str, *, is_warning: bool = False) -> None:
+        self.reasons.append(reason)
+
+
+def test_rules_that_change_with_a_policy_are_no_drift() -> None:
+    spec = samples.user(aclsFrom=[{"name": "a"}])
+    status = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}
+    body = {**spec, "metadata": {"name": "alice", "uid": "u1", "generation": 1}, "status": status}
+    resource, events = UserResource.of_cluster(None, body), RecordedEvents()
+    reconciler = UserReconciler(cast(Platform, events), WatchCache())
+    for applied in (policy(ALLOW), policy(ALLOW, DENY), policy(ALLOW, DENY)):
+        desired = desired_user(User.parse(spec), "alice", {"a": applied}, is_password_set=True)
+        changes = plan_user_changes(desired, ObservedUser())
+        asyncio.run(reconciler._record_changes(resource, changes, {"a": applied}, is_password_known=True))
+    assert events.reasons == ["UserChanged", "UserChanged", "DriftCorrected"], "the first policy was not known before"
 
 
 def test_policies_are_validated_as_rules_of_users_are() -> None:

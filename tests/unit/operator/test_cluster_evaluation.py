@@ -122,12 +122,21 @@ def test_a_broker_can_be_spared_only_if_everything_is_known_to_be_in_sync() -> N
 def test_a_cluster_is_available_during_a_roll() -> None:
     assert availability(replace(HEALTHY, outdated={2: "image"}, brokers={1: broker(1)})).is_true
     assert not availability(replace(HEALTHY, offline_partitions=1)).is_true
-    assert not availability(replace(HEALTHY, registered=frozenset())).is_true
+    fenced = availability(replace(HEALTHY, registered=frozenset()))
+    assert (fenced.is_true, fenced.message) == (False, "no ready broker is registered and not fenced")
+    assert availability(replace(HEALTHY, brokers={})).message == "no broker is ready"
 
 
 def test_availability_says_nothing_of_leaders_that_are_unknown() -> None:
     assert availability(HEALTHY).message == "3 of 3 brokers are ready, and every partition has a leader."
     assert availability(replace(HEALTHY, offline_partitions=None)).message == "3 of 3 brokers are ready."
+
+
+def test_ready_brokers_are_counted_with_those_that_are_being_removed() -> None:
+    shrinking = replace(HEALTHY, replicas=2)
+    assert availability(shrinking).message == "3 of 3 brokers are ready, and every partition has a leader."
+    without_2 = replace(shrinking, brokers={1: BROKERS[1], 3: BROKERS[3]})
+    assert evaluate_cluster(without_2).message == "2 of 3 brokers are ready; waiting for broker 2"
 
 
 def test_problems_of_a_broker_are_read_from_its_pod() -> None:

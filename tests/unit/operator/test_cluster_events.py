@@ -39,7 +39,7 @@ def test_no_event_is_recorded_while_nothing_changes() -> None:
 
 def test_a_roll_is_recorded_from_its_start_to_the_return_of_the_last_broker() -> None:
     start = find_roll_start({1: "image i:2", 2: "image i:2"}, {})
-    assert start == ClusterEvent("RollStarted", "restarting brokers 1, 2, one after the other: image i:2")
+    assert start == ClusterEvent("RollStarted", "rolling restart of brokers 1, 2: image i:2")
     assert find_roll_start({}, {}) is None
     first = replace(HEALTHY, outdated={1: "image i:2", 2: "image i:2"}, restarted=1)
     assert find_roll_start(first.outdated, {"status": status_fields(first, {}, "", {})}) is None
@@ -58,6 +58,13 @@ def test_a_roll_is_recorded_from_its_start_to_the_return_of_the_last_broker() ->
 def test_a_lost_broker_and_its_return_are_recorded() -> None:
     assert events_between(HEALTHY, WITHOUT_2) == [("BrokerNotReady", "broker 2 no longer serves: OOMKilled")]
     assert events_between(WITHOUT_2, after(WITHOUT_2, brokers=BROKERS)) == [("BrokerReady", "broker 2 serves")]
+
+
+def test_a_ready_broker_that_the_controller_fences_is_recorded() -> None:
+    fenced = replace(HEALTHY, registered=frozenset({1, 3}))
+    assert events_between(HEALTHY, fenced) == [
+        ("BrokerNotReady", "broker 2 no longer serves: the controller has fenced it")
+    ]
 
 
 def test_a_broker_that_is_lost_during_a_roll_is_recorded() -> None:
@@ -96,8 +103,10 @@ def test_a_scaling_whose_target_changes_is_recorded_again() -> None:
 
 def test_the_end_of_a_reassignment_is_recorded_also_by_another_operator_and_if_it_was_quick() -> None:
     moving = replace(HEALTHY, moving_partitions=4)
-    assert events_between(moving, HEALTHY) == [("PartitionsMoved", "4 partitions moved")]
-    assert events_between(HEALTHY, replace(HEALTHY, moves_started=2)) == [("PartitionsMoved", "2 partitions moved")]
+    assert events_between(moving, HEALTHY) == [("PartitionsMoved", "the reassignment of 4 partitions has ended")]
+    assert events_between(HEALTHY, replace(HEALTHY, moves_started=2)) == [
+        ("PartitionsMoved", "the reassignment of 2 partitions has ended")
+    ]
 
 
 def test_each_ready_broker_of_a_new_cluster_is_recorded() -> None:

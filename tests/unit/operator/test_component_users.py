@@ -195,6 +195,15 @@ def test_a_pipeline_logs_in_as_the_user_that_it_names() -> None:
     assert volume["secret"]["secretName"] == "mine"
 
 
+@pytest.mark.parametrize(("type_", "reason"), [("SCRAM-SHA-512", "WaitingForUser"), ("External", "UserNotReady")])
+def test_a_user_without_a_secret_is_waited_for_unless_it_never_gets_one(type_: str, reason: str) -> None:
+    world = secured_world(userRef={"name": "mine"})
+    user = put(world.api, USER, samples.user("mine", authentication={"type": type_}))
+    user["status"] = {"conditions": [{"type": "Ready", "status": "True"}], "observedGeneration": 1}
+    world.reconcile()
+    assert ready_reason(world) == reason and not world.api.of("Deployment")
+
+
 def test_the_user_is_deleted_when_the_pipeline_names_another() -> None:
     world = secured_world()
     world.reconcile()

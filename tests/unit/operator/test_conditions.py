@@ -12,6 +12,7 @@ from ottla_operator.plan.conditions import (
     Ready,
     Reconciling,
     Stalled,
+    describe_unready,
     kstatus,
     render_conditions,
 )
@@ -80,3 +81,18 @@ def test_resource_without_a_status_is_in_progress() -> None:
 def test_length_of_messages_is_bounded() -> None:
     (ready, *_) = render_conditions(Conditions(Stalled("Long", "x" * 100_000), 1), (), "now")
     assert len(ready["message"]) == 4096
+
+
+def test_an_unready_resource_is_not_described_by_the_message_of_its_former_readiness() -> None:
+    ready = {"type": "Ready", "status": "True", "message": "topic t has 3 partitions."}
+    creating = {"type": "Ready", "status": "False", "message": "creating topic t"}
+    metadata = {"generation": 2}
+
+    def described(metadata: dict[str, Any], *conditions: dict[str, str]) -> str:
+        status = {"observedGeneration": 1, "conditions": list(conditions)}
+        return describe_unready({"metadata": metadata, "status": status})
+
+    assert described(metadata, ready) == "its last change is not reconciled yet"
+    assert described(metadata | {"deletionTimestamp": "2026-01-01T00:00:00Z"}, ready) == "it is being deleted"
+    assert described(metadata, creating) == "creating topic t"
+    assert describe_unready({"metadata": metadata}) == "it is not reconciled yet"

@@ -120,6 +120,9 @@ def test_states_of_partitions_become_conditions() -> None:
     assert evaluate(desired, [partition(source_end=12, lag=2)]) == Ready(
         "1 topic copied, 2 records behind.", "Replicating"
     )
+    assert evaluate(desired, [partition(lag=2), partition(1)]) == Ready(
+        "1 topic copied, 2 records behind (lag of 1 partition unknown).", "Replicating"
+    )
     assert isinstance(evaluate(desired, [partition(), partition(1, "Unreachable", reason="no route")]), Reconciling)
     stopped = evaluate(
         desired, [partition(), partition(1, "Stopped", reason="the source has lost records"), partition(2, "Stopped")]
@@ -131,6 +134,9 @@ def test_states_of_partitions_become_conditions() -> None:
     assert done == Ready(
         "open for writing; the source was 3 records ahead when last reached, and was never reached for 1 partition",
         FAILED_OVER,
+    )
+    assert evaluate(failed_over, [partition(state=UNREPORTED)]) == Ready(
+        "failed over; no broker reports a copied partition now", FAILED_OVER
     )
     assert evaluate(mirror_settings(mirror(role="Paused"), "w:9092"), [partition(state="Paused")]).reason == "Paused"
 
@@ -147,6 +153,8 @@ def test_a_mirror_without_lag_is_safe_to_fail_over_and_in_sync_if_its_source_res
         "every record that was reported is copied"
     )
     assert conditions_of() == (False, False)
+    (in_sync, _) = mirror_conditions([partition(lag=0, state="Stopped")])
+    assert in_sync.message == "1 partition stopped or cut off from the source"
 
 
 def test_the_status_is_valid() -> None:
@@ -272,7 +280,7 @@ def test_partitions_that_no_broker_reports_are_not_safe() -> None:
     unreported = [*found, partition(1, UNREPORTED, UNKNOWN, reason="its leader, broker 2, does not answer")]
     assert [it.is_true for it in mirror_conditions(found)] == [True, True]
     assert [(it.is_true, it.message) for it in mirror_conditions(unreported)] == [
-        (False, "1 partition not compared with the source yet")
+        (False, "lag of 1 partition unknown")
     ] * 2
     assert evaluate(desired, unreported) == evaluate(desired, found)
     assert status(desired, unreported) == status(desired, found)

@@ -51,7 +51,7 @@ def test_a_driver_is_not_started_before_its_source_topics_are_ready(
     world.reconcile()
     assert not world.api.of("Deployment")
     assert world.conditions["Ready"]["reason"] == "WaitingForTopics"
-    assert world.conditions["Ready"]["message"] == f"the pipeline is not started: topic flights: {why}"
+    assert world.conditions["Ready"]["message"] == f"no driver is started with this spec yet: topic flights: {why}"
     assert world.conditions["TopicsReady"]["status"] == "False"
     world.put_source_topic()
     world.reconcile()

@@ -25,7 +25,8 @@ SECRETS = {
     "ca": ObservedSecret({"ca.crt": "-----BEGIN CERTIFICATE-----"}, "1"),
     "login": ObservedSecret({"username": "u", "password": "hush"}, "2"),
     "cert": ObservedSecret({"tls.crt": "-----BEGIN C", "tls.key": "-----BEGIN K"}, "3"),
-    "empty": ObservedSecret({"username": "u"}, "4"),
+    "incomplete": ObservedSecret({"username": "u"}, "4"),
+    "blank": ObservedSecret({"username": "u", "password": ""}, "5"),
 }
 
 
@@ -94,9 +95,13 @@ def test_secrets_become_settings_of_the_mirror(source: dict[str, Any], expected:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("nothing", "Secret nothing does not exist"), ("empty", "Secret empty has no password; it has: username")],
+    [
+        ("nothing", "Secret nothing does not exist"),
+        ("incomplete", "Secret incomplete has no password; it has: username"),
+        ("blank", "password of Secret blank is empty"),
+    ],
 )
-def test_missing_secret_or_key_is_named(name: str, message: str) -> None:
+def test_a_missing_secret_or_value_is_named(name: str, message: str) -> None:
     with pytest.raises(SecretUnusable, match=message):
         credential_settings(mirror(credentials=credentials("PLAIN", name)), SECRETS)
 

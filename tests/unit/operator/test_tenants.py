@@ -100,7 +100,7 @@ def test_a_policy_about_the_cluster_is_not_for_tenants() -> None:
             samples.user(tenant="acme", acls=[{"allow": ["Describe"], "resource": {"type": "Cluster"}}]),
             "no rules about the cluster",
         ),
-        (samples.user(tenant="acme", userName="CN=alice"), "is no subject of a certificate"),
+        (samples.user(tenant="acme", userName="CN=alice"), "cannot be a certificate's subject"),
         (samples.topic(tenant="acme", topicName="x" * 245), "longer than 249 characters"),
     ],
 )

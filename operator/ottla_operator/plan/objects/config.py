@@ -47,10 +47,10 @@ def broker_file(broker: int | str) -> str:
 
 
 def common_settings(
-    cluster: Cluster, brokers: int, login: InterBrokerLogin, transport: InterBrokerTls = InterBrokerTls.NONE
+    cluster: Cluster, broker_count: int, login: InterBrokerLogin, transport: InterBrokerTls = InterBrokerTls.NONE
 ) -> dict[str, str]:
-    """Settings of all brokers. Each broker replaces `${env:…}` from its environment. `brokers`:
-    their number, from which replication defaults and the bootstrap servers of the quorum follow.
+    """Settings of all brokers. Each broker replaces `${env:…}` from its environment.
+    `broker_count`: replication defaults and the bootstrap servers of the quorum follow from it.
     `login` and `transport` are those of the inter-broker listener.
     """
     ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
@@ -58,7 +58,7 @@ def common_settings(
     protocols = {INTER_BROKER: between, **listener_security.security_protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))
     settings = {
-        **replication_defaults(brokers),
+        **replication_defaults(broker_count),
         **cluster.config,
         "node.id": "${env:BROKER_ID}",
         "listeners": ",".join(f"{name}://:{port}" for name, port in ports.items()),
@@ -68,7 +68,7 @@ def common_settings(
         "log.dirs": f"{DATA_PATH}/data",
         BOOTSTRAP_SERVERS: ",".join(
             f"{names.pod_host(cluster, broker)}:{ports[INTER_BROKER]}"
-            for broker in range(names.FIRST_BROKER, names.FIRST_BROKER + brokers)
+            for broker in range(names.FIRST_BROKER, names.FIRST_BROKER + broker_count)
         ),
         "http.listener": f":{names.http_port(cluster)}",
         **listener_security.security_settings(cluster, login),

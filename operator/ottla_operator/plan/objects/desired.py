@@ -1,4 +1,4 @@
-"""All objects of a Cluster together, and what of a Cluster Kubernetes cannot run."""
+"""All objects of a Cluster together, and the reason why Kubernetes cannot run a Cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -73,8 +73,8 @@ def desired_objects(cluster: Cluster, images: BrokerImages, inputs: ObjectInputs
     )
 
 
-def broker_ids(brokers: int) -> range:
-    return range(names.FIRST_BROKER, names.FIRST_BROKER + brokers)
+def broker_ids(count: int) -> range:
+    return range(names.FIRST_BROKER, names.FIRST_BROKER + count)
 
 
 def find_unsupported(cluster: Cluster) -> str:
@@ -92,9 +92,9 @@ def claimed_storage(stateful_set: Json) -> str:
     return str(claim["spec"]["resources"]["requests"]["storage"])
 
 
-def _stateful_set(cluster: Cluster, template: Json, brokers: int, annotations: Mapping[str, str]) -> Json:
+def _stateful_set(cluster: Cluster, template: Json, broker_count: int, annotations: Mapping[str, str]) -> Json:
     """Pods start in parallel, only the operator restarts them, and each has a volume claim.
-    `brokers`: number of pods; more than the Cluster's `replicas` while brokers are being removed.
+    `broker_count`: number of pods; above the Cluster's `replicas` while brokers are being removed.
     """
     storage = cluster.spec.storage
     assert storage is not None
@@ -107,7 +107,7 @@ def _stateful_set(cluster: Cluster, template: Json, brokers: int, annotations: M
         "kind": "StatefulSet",
         "metadata": names.metadata(cluster, cluster.name, annotations=dict(annotations)),
         "spec": {
-            "replicas": brokers,
+            "replicas": broker_count,
             "serviceName": names.headless_service(cluster),
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},

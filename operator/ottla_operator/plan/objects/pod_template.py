@@ -21,8 +21,8 @@ def apply_pod_template(
     pod: Json, template: PodTemplate | None, container_names: Mapping[str, str] | None = None
 ) -> Json:
     """`pod`: metadata and spec. `container_names`: name of a container in the template → the
-    operator's. The operator's labels override the template's, because selectors need
-    them."""
+    operator's. The operator's labels, which selectors need, and its annotations override the
+    template's."""
     if template is None:
         return pod
     spec = strategic_merge(pod["spec"], _with_container_names(template.spec or {}, container_names or {}))

@@ -81,8 +81,8 @@ def _bootstrap_service(cluster: Cluster, listener: Listener) -> Json:
 
 
 def _broker_service(cluster: Cluster, listener: Listener, broker: int) -> Json:
-    """A Service of one broker. Clients get the address of the broker's own node, so nodes need not
-    forward to others (`externalTrafficPolicy: Local`).
+    """A Service of one broker. With NodePort and no `advertisedHost`, clients get the address of
+    the broker's own node, so nodes need not forward to others (`externalTrafficPolicy: Local`).
     """
     spec: Json = {
         "type": _type(listener),
@@ -136,11 +136,11 @@ def advertised_address(cluster: Cluster, listener: Listener, broker: int, addres
     """host:port that a broker advertises to clients of an external listener; None before Kubernetes
     has given it.
     """
-    given = addresses.of(names.broker_service(cluster, listener, broker))
+    assigned = addresses.of(names.broker_service(cluster, listener, broker))
     own = listener.advertised_host.replace("{id}", str(broker)) if listener.advertised_host else None
     if listener.type == "NodePort":
-        return f"{own or NODE_ADDRESS}:{given.node_port}" if given.node_port else None
-    host = own or given.host
+        return f"{own or NODE_ADDRESS}:{assigned.node_port}" if assigned.node_port else None
+    host = own or assigned.host
     return f"{_bracketed(host)}:{listener.port}" if host else None
 
 
@@ -159,15 +159,15 @@ def bootstrap_addresses(cluster: Cluster, addresses: ServiceAddresses) -> dict[s
     """
     found: dict[str, str] = {}
     for listener in cluster.listeners:
-        given = addresses.of(names.bootstrap_service(cluster, listener))
+        assigned = addresses.of(names.bootstrap_service(cluster, listener))
         if not is_external(listener):
             found[listener.name] = (
                 f"{names.service_host(cluster, names.bootstrap_service(cluster, listener))}:{listener.port}"
             )
-        elif listener.type == "NodePort" and given.node_port:
-            found[listener.name] = f"<node>:{given.node_port}"
-        elif listener.type == "LoadBalancer" and given.host:
-            found[listener.name] = f"{_bracketed(given.host)}:{listener.port}"
+        elif listener.type == "NodePort" and assigned.node_port:
+            found[listener.name] = f"<node>:{assigned.node_port}"
+        elif listener.type == "LoadBalancer" and assigned.host:
+            found[listener.name] = f"{_bracketed(assigned.host)}:{listener.port}"
     return found
 
 

@@ -1,5 +1,5 @@
-"""A Pipeline on Kubernetes: pure. Which launcher runs it, which objects it becomes, whether it may
-start, and what is reported of it.
+"""A Pipeline: its launcher and its objects on Kubernetes, whether it may start, which changes of it
+keep the checkpoint, and what is reported of it. Pure.
 
 `desired_objects` in `desired.py` puts the objects together.
 """

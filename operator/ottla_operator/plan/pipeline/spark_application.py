@@ -5,7 +5,7 @@ version 2.5).
   to spark-submit unchanged. Its other fields for volumes and security contexts need its webhook,
   and are ignored where there is a template.
 - Any change of the spec except `suspend` restarts the application, so the spec may depend only on
-  the Pipeline, its Cluster and the operator's image.
+  the Pipeline, its Cluster, its login and the operator's options.
 - Never `deps.packages`: they would be downloaded at every start.
 """
 

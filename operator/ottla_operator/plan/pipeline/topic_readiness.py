@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ottla_operator.plan.conditions import READY, ExtraCondition, find_condition, kstatus
+from ottla_operator.plan.conditions import ExtraCondition, describe_unready, kstatus
 from ottla_operator.resources.model import Json
 from ottla_operator.resources.pipeline import Pipeline
 from ottla_operator.resources.topic import stored_topic_name
@@ -32,7 +32,7 @@ def source_topics(pipeline: Pipeline) -> list[str]:
 
 
 def read_topics(pipeline: Pipeline) -> list[str]:
-    """The sources, and topics of sinks that are compared, with what they are compared with."""
+    """Topics of sources, and of sinks with `compareWith` both topics that are compared."""
     compared = {
         name for it in pipeline.spec.sinks if it.topic and it.compare_with for name in (it.topic, it.compare_with)
     }
@@ -79,7 +79,8 @@ def find_unready_topics(
     for topic in [*sources, *sink_topics(pipeline)]:
         if topic in resources:
             if kstatus(resources[topic]) != "Current":
-                found.append(UnreadyTopic(topic, _describe_unready(resources[topic])))
+                name = resources[topic]["metadata"]["name"]
+                found.append(UnreadyTopic(topic, f"Topic {name} is not ready: {describe_unready(resources[topic])}"))
         elif topic in sources:
             if isinstance(existing, str):
                 found.append(UnreadyTopic(topic, existing))
@@ -92,8 +93,3 @@ def topics_ready_condition(unready: Collection[UnreadyTopic]) -> ExtraCondition:
     if not unready:
         return ExtraCondition(TOPICS_READY, True, "TopicsReady", "All topics are ready.")
     return ExtraCondition(TOPICS_READY, False, "WaitingForTopics", "; ".join(map(str, unready)))
-
-
-def _describe_unready(resource: Json) -> str:
-    message = find_condition(resource, READY).get("message", "not reconciled yet")
-    return f"Topic {resource['metadata']['name']} is not ready: {message}"
