@@ -75,9 +75,8 @@ class TopicSpec(Model, frozen=True):
     deletion_policy: Annotated[
         Literal["Retain", "Delete"] | None,
         doc(
-            "What happens to the topic when this resource is deleted. Retain: the topic and its "
-            "records are kept, and the resource has no finalizer. Delete: the topic and its records are deleted. "
-            "Defaults to Retain."
+            "What happens to the topic when this resource, which has no finalizer, is deleted. Retain: the topic and "
+            "its records are kept. Delete: the topic and its records are deleted. Defaults to Retain."
         ),
     ] = None
 
