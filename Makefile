@@ -1,4 +1,5 @@
-# `make up` and `make test` each set up a fresh machine that has Python 3.11 or newer and Java 17. `make help` lists the targets.
+# `make up` and `make test` each set up a fresh machine that has Python 3.11 or newer and Java 17; `make test` skips some tests without Go.
+# `make help` lists the targets.
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV ?= .venv
@@ -105,7 +106,7 @@ test-all: $(SUITES_NEED) ## the same with slow tests, as continuous integration 
 unit: $(VENV)/.installed-test ## run the unit tests
 	$(BIN)/pytest tests/unit
 
-sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on of one cluster, of its metadata alone, of transactions, of share groups, of streams groups and of two clusters
+sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on: one cluster, metadata alone, transactions, share groups, streams groups, two clusters
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --metadata --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --observers --seeds $(SEEDS) --first $(FIRST)
