@@ -24,7 +24,7 @@ from ottla_operator.plan.inter_broker_login import (
     restricted_super_users,
     super_users,
 )
-from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_template
+from ottla_operator.plan.objects.broker_pod import BrokerImages, StartInputs, pod_template
 from ottla_operator.plan.pipeline.desired import DRIVER_RULES
 from ottla_operator.plan.users import desired_user
 from ottla_operator.resources.cluster import Cluster

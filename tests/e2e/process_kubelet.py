@@ -26,6 +26,7 @@ from ottla_operator.kube.kinds import CLAIM, POD, SECRET, TOPIC, USER
 from ottla_operator.kube.platform import KubePlatform
 from ottla_operator.kube.status_writer import EventRecorder, now_text
 from ottla_operator.plan.inter_broker_login import InterBrokerLogin, operator_security
+from ottla_operator.plan.objects.broker_pod import BrokerImages
 from ottla_operator.plan.objects.config import (
     CERTIFICATES_PATH,
     COMMON_FILE,
@@ -33,7 +34,6 @@ from ottla_operator.plan.objects.config import (
     broker_file,
     parse_properties,
 )
-from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.plan.password_rotation import LoginSecret
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.source_credentials import secret_values

@@ -1,12 +1,12 @@
-"""Paths that the glossary and CONTRIBUTING name exist. Each picture of the console is taken by a
-test and shown in docs/console.md.
+"""Paths that the glossary, CONTRIBUTING and the architecture page name exist. Each picture of the
+console is taken by a test and shown in docs/console.md.
 """
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-BASES = (ROOT, ROOT / "broker-image" / "ottla_broker")
+BASES = (ROOT, *(ROOT / it for it in ("broker-image/ottla_broker", "operator/ottla_operator", "spark-app/ottla_spark")))
 
 
 def paths_named_in(page: Path) -> list[str]:
@@ -15,8 +15,8 @@ def paths_named_in(page: Path) -> list[str]:
     return [span for span in spans if "/" in span and not span.startswith(("/", "http", ".venv", "build/"))]
 
 
-def test_paths_that_the_glossary_and_contributing_name_exist() -> None:
-    for name in ("docs/glossary.md", "CONTRIBUTING.md"):
+def test_paths_that_documents_name_exist() -> None:
+    for name in ("docs/glossary.md", "docs/architecture.md", "CONTRIBUTING.md"):
         paths = paths_named_in(ROOT / name)
         assert len(paths) > 5, name
         missing = [path for path in paths if not any((base / path).exists() for base in BASES)]

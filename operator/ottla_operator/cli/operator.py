@@ -106,8 +106,8 @@ def operator(
     """Run the Kubernetes operator, which reconciles the resources of ottla.dev."""
     # kopf is an optional dependency: `--help` works without it.
     from ottla_operator.kube.operator import LoginError, Operator, OperatorOptions
+    from ottla_operator.plan.objects.broker_pod import BrokerImages
     from ottla_operator.plan.objects.pod_defaults import PodDefaults
-    from ottla_operator.plan.objects.pods import BrokerImages
     from ottla_operator.plan.pipeline.pods import PipelineImage
 
     configure_logging(log_format.value, log_level)

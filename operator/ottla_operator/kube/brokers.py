@@ -26,10 +26,10 @@ from ottla_operator.plan.console import console_files, secret_names
 from ottla_operator.plan.inter_broker_login import plan_login
 from ottla_operator.plan.inter_broker_tls import keep_certificates, plan_tls, requires_inter_broker_tls
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.objects.access import disruption_budget
+from ottla_operator.plan.objects.broker_pod import BrokerImages, StartInputs, pod_hash
 from ottla_operator.plan.objects.config import common_settings, read_settings
 from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, broker_ids, desired_objects
-from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_hash
+from ottla_operator.plan.objects.disruption_budget import disruption_budget
 from ottla_operator.plan.objects.services import (
     ServiceAddress,
     ServiceAddresses,

@@ -16,7 +16,7 @@ from ottla_operator.kube.leader_election import LeaderElection
 from ottla_operator.kube.metrics import Metrics, serve
 from ottla_operator.kube.platform import KubePlatform
 from ottla_operator.kube.watches import Watches
-from ottla_operator.plan.objects.pods import BrokerImages
+from ottla_operator.plan.objects.broker_pod import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import WatchCache

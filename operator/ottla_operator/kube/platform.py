@@ -14,7 +14,7 @@ from ottla_operator.kube.user_secrets import read_user_secret, write_user_secret
 from ottla_operator.plan import mirror as mirror_plan
 from ottla_operator.plan.conditions import Conditions, Reconciling
 from ottla_operator.plan.objects import desired as cluster_objects
-from ottla_operator.plan.objects.pods import BrokerImages
+from ottla_operator.plan.objects.broker_pod import BrokerImages
 from ottla_operator.plan.objects.services import in_cluster_bootstrap
 from ottla_operator.plan.pipeline import desired as pipeline_objects
 from ottla_operator.plan.pipeline.pods import PipelineImage

@@ -9,7 +9,7 @@ from itertools import count
 from ottla_operator.kube.api import ApiError
 from ottla_operator.kube.kinds import CLUSTER, NODE, POD, STATEFUL_SET, ObjectKind, kind_of
 from ottla_operator.kube.status_writer import now_text
-from ottla_operator.plan.objects.pod_template import strategic_merge
+from ottla_operator.plan.objects.pod_template_merge import strategic_merge
 from ottla_operator.resources.model import Json
 
 STARTED = "2026-01-01T00:00:00Z"

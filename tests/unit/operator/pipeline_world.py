@@ -6,7 +6,7 @@ from typing import Any, cast
 from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import PIPELINE, POD, TOPIC
 from ottla_operator.kube.platform import KubePlatform
-from ottla_operator.plan.objects.pods import BrokerImages
+from ottla_operator.plan.objects.broker_pod import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.pipeline.status import RunnerStatus
 from ottla_operator.reconcile.controller import Controller

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from ottla_broker.log_format import JsonFormatter
+from ottla_operator.plan.objects.broker_pod import BrokerImages
 from ottla_operator.plan.objects.desired import ObjectInputs, desired_objects
-from ottla_operator.plan.objects.pods import BrokerImages
 from ottla_operator.reconcile.watch_cache import Key
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator.kubernetes_clusters import cluster_with

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla_broker.wire import properties
+from ottla_operator.plan.objects.broker_pod import BrokerImages, StartInputs, pod_hash, pod_template
 from ottla_operator.plan.objects.config import format_properties, parse_properties, read_settings
 from ottla_operator.plan.objects.desired import DesiredObjects, ObjectInputs, desired_objects, find_unsupported
 from ottla_operator.plan.objects.differences import APPLIED_HASH, find_difference, with_applied_hash
 from ottla_operator.plan.objects.pod_defaults import PodDefaults
-from ottla_operator.plan.objects.pod_template import strategic_merge
-from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_hash, pod_template
+from ottla_operator.plan.objects.pod_template_merge import strategic_merge
 from ottla_operator.plan.objects.services import (
     ServiceAddress,
     ServiceAddresses,

@@ -13,7 +13,7 @@ from ottla_operator.kube.api import ApiClient
 from ottla_operator.kube.kinds import CLUSTER, TOPIC, ObjectKind, kind_of
 from ottla_operator.kube.operator import Operator, OperatorOptions
 from ottla_operator.kube.watches import OWNED, RESOURCES, Watches
-from ottla_operator.plan.objects.pods import BrokerImages
+from ottla_operator.plan.objects.broker_pod import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.reconcile.controller import Controller
 from ottla_operator.reconcile.watch_cache import Key

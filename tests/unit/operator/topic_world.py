@@ -9,7 +9,7 @@ from uuid import uuid4
 from ottla_operator.kube.api import ApiClient, ApiError
 from ottla_operator.kube.kinds import TOPIC
 from ottla_operator.kube.platform import KubePlatform
-from ottla_operator.plan.objects.pods import BrokerImages
+from ottla_operator.plan.objects.broker_pod import BrokerImages
 from ottla_operator.plan.pipeline.pods import PipelineImage
 from ottla_operator.plan.topic_deletion import DeletionRecord
 from ottla_operator.reconcile.controller import Controller

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ottla_operator.plan.objects import access, names
+from ottla_operator.plan.objects import names
+from ottla_operator.plan.objects.broker_pod import BrokerImages, StartInputs, pod_template, service_account
 from ottla_operator.plan.objects.config import broker_settings, common_settings, config_map
-from ottla_operator.plan.objects.pods import BrokerImages, StartInputs, pod_template
+from ottla_operator.plan.objects.disruption_budget import disruption_budget
+from ottla_operator.plan.objects.network_policy import network_policy
 from ottla_operator.plan.objects.services import ServiceAddresses, services, services_without_address
 from ottla_operator.plan.settings import Settings
 from ottla_operator.resources.cluster import Cluster
@@ -57,11 +59,11 @@ def desired_objects(cluster: Cluster, images: BrokerImages, inputs: ObjectInputs
     """`find_unsupported(cluster)` must be empty."""
     ids = broker_ids(inputs.brokers)
     prerequisites = (
-        access.service_account(cluster),
+        service_account(cluster),
         *services(cluster, ids),
-        access.network_policy(cluster, inputs.ports_in_use),
+        network_policy(cluster, inputs.ports_in_use),
     )
-    budget = access.disruption_budget(cluster)
+    budget = disruption_budget(cluster)
     if waiting := [it for broker in ids for it in services_without_address(cluster, broker, inputs.addresses)]:
         return DesiredObjects(prerequisites, budget, None, None, tuple(waiting))
     common = inputs.common or common_settings(cluster, inputs.brokers, inputs.start.login, inputs.start.tls)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla_operator.plan.objects.pod_defaults import PodDefaults, pull_secrets
-from ottla_operator.plan.objects.pod_template import apply_pod_template
+from ottla_operator.plan.objects.pod_template_merge import apply_pod_template
 from ottla_operator.plan.objects.security_context import container_security, pod_security
 from ottla_operator.plan.pipeline import names, spark
 from ottla_operator.resources.common import API_VERSION, parse_duration_ms

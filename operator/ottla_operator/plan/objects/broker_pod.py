@@ -1,4 +1,5 @@
-"""The pod of a broker, as the StatefulSet's template.
+"""The pod of a broker, as the StatefulSet's template: containers, probes, volumes, spread over
+nodes and racks. Also the ServiceAccount of the pods.
 
 It meets Kubernetes' restricted security profile and writes only its data volume. The template's
 hash leaves the settings out: which of them need a restart is decided from their values.
@@ -24,7 +25,7 @@ from ottla_operator.plan.objects.config import (
     broker_file,
 )
 from ottla_operator.plan.objects.pod_defaults import PodDefaults, pull_secrets
-from ottla_operator.plan.objects.pod_template import apply_pod_template
+from ottla_operator.plan.objects.pod_template_merge import apply_pod_template
 from ottla_operator.plan.objects.security_context import container_security, pod_security
 from ottla_operator.resources.cluster import MAX_BROKERS, NODE_LABEL, Cluster
 from ottla_operator.resources.model import Json
@@ -244,3 +245,15 @@ def _topology_spread(cluster: Cluster) -> list[Json]:
 
 def _port(name: str, port: int) -> Json:
     return {"name": name, "containerPort": port, "protocol": "TCP"}
+
+
+def service_account(cluster: Cluster) -> Json:
+    """An account of the brokers' own, for pull secrets and security policies. No token of it is
+    mounted.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": names.metadata(cluster, cluster.name),
+        "automountServiceAccountToken": False,
+    }
