@@ -35,7 +35,7 @@ $(VENV)/bin/python:
 
 # setuptools warns about every editable installation; the warning would only distract somebody who tries this out.
 $(VENV)/.installed-up: pyproject.toml | $(VENV)/bin/python
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[cli,parquet,spark,examples]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable '.[cli,parquet,registry,spark,examples]'
 	touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
@@ -106,9 +106,10 @@ test-all: $(SUITES_NEED) ## the same with slow tests, as continuous integration 
 unit: $(VENV)/.installed-test ## run the unit tests
 	$(BIN)/pytest tests/unit
 
-sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on: one cluster, metadata alone, transactions, share groups, streams groups, two clusters
+sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on: one cluster, metadata alone, access rules, transactions, share groups, streams groups, two clusters
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --metadata --seeds $(SEEDS) --first $(FIRST)
+	$(BIN)/python -m tests.sim --access --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --observers --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --transactions --seeds $(SEEDS) --first $(FIRST)
 	$(BIN)/python -m tests.sim --shares --seeds $(SEEDS) --first $(FIRST)

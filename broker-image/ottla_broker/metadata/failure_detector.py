@@ -5,8 +5,8 @@ A broken probe alone proves nothing (a network device may have dropped it). But 
 connection is refused at once, nobody listens there any more: the broker has *failed*, and the
 controller fences it without waiting for its session to expire. Meanwhile every broker makes clients
 that ask for leaders wait a moment, instead of sending them to the failed one. Anything else is left
-to the session. A killed leader stalls a producer for 0.11 s in the median instead of the session's
-9 s (bench lines `killed-p50`, `killed-p95`).
+to the session. A killed leader stalls a producer for 0.11 s in the median (bench lines
+`killed-p50`, `killed-p95`) instead of a whole session, `broker.session.timeout.ms`.
 
 A killed process closes its sockets one after the other, for milliseconds. In that time a client may
 ask another broker for leaders, although that broker's probe connection is not closed yet. So a
