@@ -52,7 +52,8 @@ def _is_free(port: int) -> bool:
 def _is_claimed(port: int) -> bool:
     try:
         os.kill(int((CLAIMS_FOLDER / str(port)).read_text()), 0)
-    # No claim, an owner that has exited, another user's process, or a claim that was cut short.
+    # No claim, an owner that has exited, an owner's process id that another user's process now has,
+    # or a claim file without content.
     except (FileNotFoundError, ProcessLookupError, PermissionError, ValueError):
         return False
     return True

@@ -34,7 +34,7 @@ def has_values(cluster: ProcessCluster, topic: str, expected: list[str]) -> bool
 
 def test_each_record_is_copied_once_while_brokers_are_killed(cluster: ProcessCluster) -> None:
     result = kill_under_load(cluster, KILLS, Random(1))
-    assert (result.duplicates, result.losses, result.strangers) == (0, 0, 0), result
+    assert (result.duplicates, result.losses, result.unexpected) == (0, 0, 0), result
     assert result.sent and result.transactions
 
 

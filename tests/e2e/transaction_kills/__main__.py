@@ -21,7 +21,7 @@ def main() -> int:
     with run_three_brokers(options.against) as cluster:
         result = kill_under_load(cluster, options.kills, Random(options.seed), partial(print, flush=True))
     print(f"{options.kills} kills in {time.monotonic() - started:.0f} s: {result}")
-    return 1 if result.duplicates or result.losses or result.strangers else 0
+    return 1 if result.duplicates or result.losses or result.unexpected else 0
 
 
 if __name__ == "__main__":

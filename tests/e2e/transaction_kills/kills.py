@@ -1,5 +1,5 @@
-"""Kills brokers, at random moments and for random times, while workers copy a topic in
-transactions, and compares what was copied.
+"""Kills brokers at random moments and restarts them after random pauses, while workers copy a topic
+in transactions. Compares the copies with the records that were acknowledged.
 """
 
 import time
@@ -29,8 +29,9 @@ PRODUCER_PAUSE_S = 0.2
 @dataclass
 class KillResult:
     """`killed`: reason of the choice of a broker → number of kills. `sent`: acknowledged records.
-    `new_instances`: how often a worker began again. `duplicates` and `losses`: numbers of values in
-    all targets. `strangers`: number of copied values that were not produced.
+    `new_instances`: how often a worker began again. `duplicates`: copies of a value beyond the
+    first. `losses`: acknowledged values that a target does not have. `unexpected`: values in a
+    target that were not acknowledged. These three are sums over all targets.
     """
 
     killed: Counter[str] = field(default_factory=Counter)
@@ -39,7 +40,7 @@ class KillResult:
     new_instances: int = 0
     duplicates: int = 0
     losses: int = 0
-    strangers: int = 0
+    unexpected: int = 0
 
 
 @contextmanager
@@ -97,7 +98,7 @@ def kill_under_load(
         copied = Counter(read_committed(cluster, worker.target))
         result.duplicates += (copied - Counter(copied.keys())).total()
         result.losses += len(sent.keys() - copied.keys())
-        result.strangers += len(copied.keys() - sent.keys())
+        result.unexpected += len(copied.keys() - sent.keys())
         result.transactions += worker.commit_count
         result.new_instances += len(worker.errors)
     result.sent = sent.total()

@@ -23,7 +23,9 @@ from ottla_broker.wire.errors import ErrorCode
 
 APIS = declared_apis()
 FRAME_HANDLED = (ApiKey.PRODUCE, ApiKey.FETCH)  # with codecs of their own: wire/produce.py, wire/fetch_request.py
-OF_SOURCE = pytest.mark.skipif(hot_paths_build() == "compiled", reason="compiled modules have no docstrings")
+OF_SOURCE = pytest.mark.skipif(
+    hot_paths_build() == "compiled", reason="compiled modules have no docstrings, and docs/ is not beside them"
+)
 
 
 def test_package_api_has_a_module_for_each_api_and_no_other() -> None:
@@ -81,7 +83,7 @@ def test_docstring_begins_with_name_key_and_versions(api: Api) -> None:
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.name.lower())
-def test_last_right_of_an_api_leaves_the_decision_to_no_further_right(api: Api) -> None:
+def test_last_right_of_an_api_does_not_refer_to_a_next_one(api: Api) -> None:
     assert not api.rights or api.rights[-1].refused != CHECK_NEXT
 
 

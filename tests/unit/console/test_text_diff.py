@@ -38,6 +38,6 @@ def test_lines_far_from_changes_are_left_out() -> None:
     assert [line.text for line in compared if line.kind == "same"] == ["47", "48", "49", "50", "51", "52"]
 
 
-def test_texts_that_take_too_long_to_compare_are_refused() -> None:
+def test_texts_of_too_many_lines_are_refused() -> None:
     with pytest.raises(ValueError, match="more than 2,000 lines"):
         compare_lines([], [""] * (MAX_LINES + 1))

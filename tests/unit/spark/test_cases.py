@@ -1,5 +1,5 @@
-"""Test cases without Spark: parsing of given lines, and comparison of rows. Also dead letters and
-source options.
+"""Test cases of pipelines, as far as they need no Spark: parsing lines of their given and expect
+files, and comparing rows. Also the rate of dead letters, options of sources, and offsets.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ def test_source_reads_committed_records_from_the_beginning_by_default() -> None:
         "failOnDataLoss": "true",
         "kafka.isolation.level": "read_committed",
     }
-    other = Source(
+
+
+def test_settings_of_a_source_become_options_of_the_stream() -> None:
+    source = Source(
         topic="t",
         format=Format(type="raw"),
         on_data_loss="continue",
@@ -103,14 +106,17 @@ def test_source_reads_committed_records_from_the_beginning_by_default() -> None:
         starting_offsets="latest",
         max_offsets_per_trigger=9,
     )
-    found = stream_options(other, {})
+    found = stream_options(source, {})
     assert (found["failOnDataLoss"], found["kafka.isolation.level"]) == ("false", "read_uncommitted")
     assert (found["startingOffsets"], found["maxOffsetsPerTrigger"]) == ("latest", "9")
-    at_time = Source(topic="t", format=Format(type="raw"), starting_offsets="2020-01-01T01:00:05.5+01:00")
-    found = stream_options(at_time, {})
+
+
+def test_starting_time_of_a_source_becomes_a_timestamp_in_ms() -> None:
+    source = Source(topic="t", format=Format(type="raw"), starting_offsets="2020-01-01T01:00:05.5+01:00")
+    found = stream_options(source, {})
     assert (found["startingTimestamp"], found["startingOffsetsByTimestampStrategy"]) == ("1577836805500", "latest")
     assert "startingOffsets" not in found
 
 
-def test_offsets_are_formatted_as_the_connector_expects() -> None:
+def test_offsets_are_formatted_as_the_connector_reports_them() -> None:
     assert format_offsets({("b", 0): 1, ("a", 1): 2, ("a", 0): 3}) == {"a": {"0": 3, "1": 2}, "b": {"0": 1}}
