@@ -32,7 +32,7 @@ COLUMNS: Final = {
     "lagSeconds": "LAG (S)",
     "lagBytes": "LAG (BYTES)",
     "silentSeconds": "SILENT (S)",
-    "why": "REASON",
+    "reason": "REASON",
 }
 FIELDS: Final = (*COLUMNS, "diverging", "sourceEpoch")
 
@@ -125,8 +125,8 @@ async def _rows(client: KafkaClient, mirror: str) -> list[dict[str, Any]]:
     return rows + ([_problem_row(mirror, None, plan.UNREACHABLE, state.source_error)] if state.source_error else [])
 
 
-def _problem_row(mirror: str, topic: str | None, state: str, why: str) -> dict[str, Any]:
-    return dict.fromkeys(FIELDS) | {"mirror": mirror, "topic": topic, "state": state, "why": why}
+def _problem_row(mirror: str, topic: str | None, state: str, reason: str) -> dict[str, Any]:
+    return dict.fromkeys(FIELDS) | {"mirror": mirror, "topic": topic, "state": state, "reason": reason}
 
 
 def _row(mirror: str, partition: plan.ObservedMirrorPartition) -> dict[str, Any]:
@@ -146,5 +146,5 @@ def _row(mirror: str, partition: plan.ObservedMirrorPartition) -> dict[str, Any]
         "silentSeconds": known(partition.silent_seconds),
         "diverging": partition.diverging_records,
         "sourceEpoch": known(partition.source_epoch),
-        "why": partition.reason,
+        "reason": partition.reason,
     }
