@@ -73,12 +73,13 @@ class MirroredTopic:
 class ReportedMirrorProblems:
     """Problems of a mirror that its controller reports. `source_error`: why the source cannot be
     read. `refused`: topics that nothing is copied into, and why. `failure`: why the controller does
-    not report.
+    not report. `target_error`: the error of this cluster that ended the last synchronisation.
     """
 
     source_error: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
     failure: str = ""
+    target_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,8 @@ def check_failover(
     bad = [one.name for one in partitions if one.state in NEEDS_OPERATOR]
     yield ChecklistItem(not bad, f"No partition has stopped or diverged{describe_exceptions(bad)}.")
     yield _check_source(partitions, problems)
+    if problems.target_error:
+        yield ChecklistItem(False, f"Topics, groups and access rules are not synchronised: {problems.target_error}.")
     known_lag = sum(max(one.status.lag, 0) for one in partitions if one.status)
     unknown = [one.name for one in partitions if one.status is None or one.status.lag == UNKNOWN]
     text = "Every record of the source that is known here is copied"

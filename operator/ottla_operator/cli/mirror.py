@@ -116,13 +116,16 @@ async def _check_exists(client: KafkaClient, name: str) -> str:
 
 
 async def _rows(client: KafkaClient, mirror: str) -> list[dict[str, Any]]:
-    """Mirrored partitions, then refused topics, then the error of the source, if there is one."""
+    """Mirrored partitions, then refused topics, then the error of the source or target, if there is
+    one.
+    """
     state = await mirrors.describe_mirror(client, mirror)
     rows = [_row(mirror, it) for it in await mirrors.describe_mirrored_partitions(client, mirror)]
     rows += [
         _problem_row(mirror, topic, plan.REFUSED, reason) for topic, reason in sorted(state.refused_topics.items())
     ]
-    return rows + ([_problem_row(mirror, None, plan.UNREACHABLE, state.source_error)] if state.source_error else [])
+    errors = {plan.UNREACHABLE: state.source_error, plan.FAILED: state.target_error}
+    return rows + [_problem_row(mirror, None, kind, error) for kind, error in errors.items() if error]
 
 
 def _problem_row(mirror: str, topic: str | None, state: str, reason: str) -> dict[str, Any]:

@@ -31,6 +31,8 @@ UNREPORTED: Final = "Unreported"
 """State of a partition that no broker reports now. It only means that its lag is unknown."""
 REFUSED: Final = "Refused"
 """State of a topic that no records are copied into."""
+FAILED: Final = "Failed"
+"""State of a mirror whose last synchronisation an error of the target has ended."""
 
 SCHEMAS_COPIED: Final = "SchemasCopied"
 UNKNOWN: Final = -1
@@ -84,11 +86,13 @@ class ObservedMirrorPartition:
 class ObservedMirror:
     """A mirror as the controller reports it. `settings`: those that are set. `source_error`: why
     the source cannot be read; empty if it can. `refused_topics`: topic of the target → why nothing
-    is copied into it."""
+    is copied into it. `target_error`: the error of the target that ended the last synchronisation;
+    empty if none did."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     source_error: str = ""
     refused_topics: Mapping[str, str] = field(default_factory=dict)
+    target_error: str = ""
 
 
 def mirror_settings(mirror: Mirror, source: str) -> dict[str, str]:
@@ -166,6 +170,8 @@ def evaluate_mirror(
         return Reconciling("SourceUnreachable", f"{_name(unreachable[0])}: {unreachable[0].reason}")
     if observed.source_error:
         return Reconciling("SourceUnreachable", observed.source_error)
+    if observed.target_error:
+        return Reconciling("RetryingAfterError", observed.target_error)
     if failed_over := sorted({it.topic for it in reported if it.state in (FAILED_OVER, FAILING_OVER)}):
         refused = next((it for it in failed_over if it in observed.refused_topics), None)
         if refused is None:

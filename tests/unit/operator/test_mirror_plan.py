@@ -215,6 +215,8 @@ def test_refused_topics_are_reported() -> None:
     error = "the source at w:9092: Authentication failed"
     for partitions in ([], [partition()]):
         assert evaluate(desired, partitions, source_error=error) == Reconciling("SourceUnreachable", error)
+        error_here = "the target cluster: coordinator_load_in_progress"
+        assert evaluate(desired, partitions, target_error=error_here) == Reconciling("RetryingAfterError", error_here)
     reason = "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
     refused = {"x": reason, "y": "the source's topic 'y' has records from this cluster"}
     assert evaluate(desired, [], refused_topics=refused) == Reconciling(
