@@ -21,8 +21,10 @@ def build_rule(*, violating_without: Collection[int], violating_with: Collection
     def disable() -> Iterator[None]:
         nonlocal disabled
         disabled = True
-        yield
-        disabled = False
+        try:
+            yield
+        finally:
+            disabled = False
 
     def run(choose_plan: object, seed: int, brokers: int, *, on_line: Callable[[str], None] | None = None) -> Outcome:
         violations = ["lost: a record"] if seed in (violating_without if disabled else violating_with) else []
