@@ -8,6 +8,7 @@ from typing import Final
 
 from ottla_broker.config import FAILED_OVER
 from ottla_broker.console.cluster_requests import UNKNOWN, sum_known
+from ottla_broker.counted_nouns import count_noun
 from ottla_broker.mirroring.mirror_config import MirrorConfig
 from ottla_broker.requests.mirror_status import PartitionStatus
 
@@ -141,11 +142,10 @@ def _check_source(partitions: Sequence[CopiedPartition], problems: ReportedMirro
     if not silent:
         return ChecklistItem(True, "The source responds.")
     longest_s = max(one.status.silent_seconds for one in silent if one.status)
-    number = f"{len(silent)} partition{'s' if len(silent) > 1 else ''}"
     return ChecklistItem(
         False,
-        f"The source of {number} has not responded for up to {max(longest_s, 0):.0f} seconds: records written there "
-        "since are unknown here.",
+        f"The source of {count_noun(len(silent), 'partition')} has not responded for up to "
+        f"{max(longest_s, 0):.0f} seconds: records written there since are unknown here.",
     )
 
 

@@ -133,7 +133,8 @@ def health(
         print_rows(problems, {**columns, "isr": "ISR", "replicas": "REPLICAS"}, output)
     else:
         more = ", except those that are being added" if adds_replicas else ""
-        print(f"all {partitions} partitions have a leader and all replicas in sync{more}")
+        subject = "the partition has" if partitions == 1 else f"all {partitions} partitions have"
+        print(f"{subject} a leader and all replicas in sync{more}")
     if problems:
         raise typer.Exit(ExitCode.failed)
 

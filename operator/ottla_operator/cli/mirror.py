@@ -17,6 +17,7 @@ from ottla_operator.cli.options import (
     new_app,
 )
 from ottla_operator.cli.output import print_document, print_rows
+from ottla_operator.formatting import format_count
 from ottla_operator.kafka import mirrors
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan import mirror as plan
@@ -97,14 +98,14 @@ def _describe_losses(partitions: list[plan.ObservedMirrorPartition], missing: in
     """Describes the records that the target would not have after a failover, and the partitions
     whose lag or source's end is unknown.
     """
-    text = f"{missing} records of the source are not copied"
+    text = f"{format_count(missing, 'record')} of the source {'is' if missing == 1 else 'are'} not copied"
     if unknown:
-        text += f"; the lag of {unknown} partitions is unknown"
+        text += f"; the lag of {format_count(unknown, 'partition')} is unknown"
     unreachable = [it for it in partitions if it.state == plan.UNREACHABLE and it.silent_seconds != plan.UNKNOWN]
     if unreachable:
         longest = max(it.silent_seconds for it in unreachable)
-        text += f"; the source of {len(unreachable)} partitions has not responded for up to {longest:.0f} seconds, "
-        text += "and records written since are unknown"
+        text += f"; the source of {format_count(len(unreachable), 'partition')} has not responded for up to "
+        text += f"{longest:.0f} seconds, and records written since are unknown"
     return text
 
 

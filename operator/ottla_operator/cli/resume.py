@@ -18,6 +18,7 @@ from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_broker.wire.partitioner import partition_for_key
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.formatting import format_count
 from ottla_operator.kafka import offsets, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.consumer import Consumer
@@ -96,7 +97,7 @@ class ExistingRecords:
                 if any(ends.values()):
                     await self._check_keys(topic, ends)
             if count > len(topic.partitions):
-                message = f"--partitions {count}: topic {name!r} has {len(topic.partitions)} partitions"
+                message = f"--partitions {count}: topic {name!r} has {format_count(len(topic.partitions), 'partition')}"
                 raise CommandError(ExitCode.usage, message)
             self.producer.fix_partitions(name, count)
             self.partition_counts.store(topic, count)

@@ -161,7 +161,7 @@ def evaluate_mirror(
         return Stalled(DIVERGED, _describe_divergence(diverged))
     if desired[ROLE] == FAILED_OVER:
         if opening := [it for it in reported if it.state != FAILED_OVER]:
-            message = f"{len(opening)} of {len(reported)} partitions are not writable yet"
+            message = f"{len(opening)} of {format_count(len(reported), 'partition')} not writable yet"
             return Reconciling(FAILING_OVER, message)
         return Ready(_describe_failover(reported), FAILED_OVER)
     if desired[ROLE] == PAUSED:
@@ -305,8 +305,9 @@ def _describe_divergence(partitions: Sequence[ObservedMirrorPartition]) -> str:
     counted = [f"{_name(it)}: {it.diverging_records}" for it in partitions if it.diverging_records]
     if not counted:
         return f"{_name(partitions[0])} is stopped: {partitions[0].reason}"
+    count = sum(it.diverging_records for it in partitions)
     return (
-        f"{sum(it.diverging_records for it in partitions)} records are here and not at the source "
+        f"{format_count(count, 'record')} {'is' if count == 1 else 'are'} here and not at the source "
         f"({format_list(counted, MAX_LISTED)}); onDivergence: Truncate writes them to files and truncates the logs"
     )
 
@@ -328,7 +329,8 @@ def _describe_failover(partitions: Sequence[ObservedMirrorPartition]) -> str:
         return "failed over; no broker reports a copied partition now"
     unknown = sum(it.lag == UNKNOWN for it in partitions)
     never = f", and was never reached for {format_count(unknown, 'partition')}" if unknown else ""
-    return f"open for writing; the source was {_known_lag(partitions)} records ahead when last reached{never}"
+    ahead = format_count(_known_lag(partitions), "record")
+    return f"open for writing; the source was {ahead} ahead when last reached{never}"
 
 
 def _known_lag(partitions: Iterable[ObservedMirrorPartition]) -> int:
