@@ -86,7 +86,7 @@ WAITING := tests/clients tests/spark tests/e2e
 NODES := tests/kube tests/e2e/test_operator.py tests/e2e/test_readme_on_kubernetes.py
 WORKERS ?= 4
 
-SUITES_NEED := $(VENV)/.installed-test kcat chromium postgresql prometheus control-plane s3-server
+SUITES_NEED := $(VENV)/.installed-test kcat chromium postgresql prometheus control-plane s3-server load-programs
 
 # $(1): pytest's options that select tests.
 define RUN_SUITES
@@ -103,7 +103,7 @@ test: $(SUITES_NEED) ## run the checks and every suite but the one of `make kube
 test-all: $(SUITES_NEED) ## the same with slow tests, as continuous integration does
 	$(call RUN_SUITES)
 
-unit: $(VENV)/.installed-test ## run the unit tests
+unit: $(VENV)/.installed-test load-programs ## run the unit tests
 	$(BIN)/pytest tests/unit
 
 sim: $(VENV)/.installed-test ## simulate SEEDS seeds from FIRST on: one cluster, metadata alone, access rules, transactions, share groups, streams groups, two clusters

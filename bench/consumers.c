@@ -1,14 +1,15 @@
 /* Many consumers of one partition, each with one fetch in flight, in one thread, with neither a client library nor an interpreter.
  *
- *   consumers PORT PID CONSUMERS PER_S WARM_S SECONDS ERROR_CODE_OFFSET FETCH_SIZE FETCH_OFFSET_AT BATCHES_AT <REQUESTS
+ *   consumers PORT PID CONSUMERS PER_S WARM_S SECONDS ERROR_CODE_OFFSET FETCH_SIZE FETCH_OFFSET_AT FETCH_ERROR_AT BATCHES_AT <REQUESTS
  *
  * REQUESTS are two requests, each including its size: a Produce request with one batch of one record, and a Fetch request of FETCH_SIZE
  * bytes for the same partition, whose fetch offset is the 8 bytes at FETCH_OFFSET_AT. In a Fetch response, also including its size, the
- * size of the records stands at BATCHES_AT and the batches follow. One connection sends the Produce request PER_S times a second, at
- * times that are fixed in advance. Each consumer asks again, from the offset that follows, as soon as a response is there. After WARM_S
- * it measures for SECONDS; records that are not received by then do not count. Prints one line of JSON: deliveries per second (of a
- * record to one consumer), median and 99th percentile of the times from when a record was due until a consumer has received it, in ms,
- * the processor time of process PID for each delivery in µs, and the processor time of this program, in s.
+ * partition's error code stands at FETCH_ERROR_AT, the size of the records at BATCHES_AT, and the batches follow. One connection sends the
+ * Produce request PER_S times a second, at times that are fixed in advance. Each consumer asks again, from the offset that follows, as
+ * soon as a response is there. After WARM_S it measures for SECONDS; records that are not received by then do not count, and an error
+ * fails it; before, a Fetch with an error is repeated, because the partition may have no leader yet. Prints one line of JSON: deliveries
+ * per second (of a record to one consumer), median and 99th percentile of the times from when a record was due until a consumer has
+ * received it, in ms, the processor time of process PID for each delivery in µs, and the processor time of this program, in s.
  */
 #define PROGRAM "consumers"
 #include "common.h"
@@ -21,6 +22,7 @@
 #define MAX_EVENTS 1024
 #define ROOM (1 << 16)
 #define BATCH_HEAD 12 /* base offset and size */
+#define RESPONSE_ERROR_AT 12 /* of a whole Fetch response: after its size, the correlation id and the throttle time */
 
 struct connection {
     int fd;
@@ -30,7 +32,7 @@ struct connection {
 };
 
 static unsigned char requests[1 << 16], *produce_request, *fetch_request;
-static long produce_size, fetch_size, fetch_offset_at, batches_at, error_code_offset, done, capacity = 1 << 24;
+static long produce_size, fetch_size, fetch_offset_at, fetch_error_at, batches_at, error_code_offset, done, capacity = 1 << 24;
 static double per_s, starts, *latencies;
 static int64_t produced;
 static int measuring;
@@ -66,9 +68,23 @@ static void take_acks(struct connection *self) { /* responses to several request
     }
 }
 
+static short fetch_error(struct connection *self, long size) {
+    short code = size < RESPONSE_ERROR_AT + 2 ? 0 : ntohs(*(uint16_t *)(self->response + RESPONSE_ERROR_AT));
+    if (!code && size < batches_at + 4) die("fetch", "a response without the partition");
+    return code ? code : (short)ntohs(*(uint16_t *)(self->response + fetch_error_at));
+}
+
 static void take_records(struct connection *self) {
-    if (!receive(self)) return;
+    long size = receive(self);
+    if (!size) return;
     double at = now();
+    short code = fetch_error(self, size);
+    if (code) {
+        if (measuring) fprintf(stderr, PROGRAM ": a Fetch response has error %d\n", code), exit(1);
+        self->got = 0;
+        fetch(self);
+        return;
+    }
     long left = ntohl(*(uint32_t *)(self->response + batches_at));
     unsigned char *batch = self->response + batches_at + 4;
     while (left >= BATCH_HEAD) {
@@ -93,11 +109,11 @@ static void watch(int epoll, struct connection *self) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 11) die("usage", "consumers PORT PID CONSUMERS PER_S WARM_S SECONDS …, see the comment in consumers.c");
+    if (count != 12) die("usage", "consumers PORT PID CONSUMERS PER_S WARM_S SECONDS …, see the comment in consumers.c");
     int port = atoi(arguments[1]), consumers = atoi(arguments[3]);
     double warm_s = atof(arguments[5]), seconds = atof(arguments[6]);
     per_s = atof(arguments[4]), error_code_offset = atol(arguments[7]), fetch_size = atol(arguments[8]);
-    fetch_offset_at = atol(arguments[9]), batches_at = atol(arguments[10]);
+    fetch_offset_at = atol(arguments[9]), fetch_error_at = atol(arguments[10]), batches_at = atol(arguments[11]);
     allow_connections(consumers);
     clockid_t broker_clock = processor_clock(arguments[2]);
     produce_size = fread(requests, 1, sizeof requests, stdin) - fetch_size;

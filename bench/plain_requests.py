@@ -16,12 +16,14 @@ FETCH_WAIT_MS, FETCH_PARTITION_BYTES = 500, 60_000
 
 
 class FetchRequest(NamedTuple):
-    """`request`: with its size. `offset_at`: position of the fetch offset in it. `batches_at`:
-    position of the records' size in the response, which begins with its own size.
+    """`request`: with its size. `offset_at`: position of the fetch offset in it. `error_at`,
+    `batches_at`: positions of the partition's error code and of the records' size in the response,
+    which begins with its own size.
     """
 
     request: bytes
     offset_at: int
+    error_at: int
     batches_at: int
 
 
@@ -50,8 +52,9 @@ def fetch_request(topic: str) -> FetchRequest:
     head += struct.pack(f">ih{len(name)}s", 1, len(name), name) + struct.pack(">iii", 1, 0, -1)
     content = head + struct.pack(">qqi", 0, -1, FETCH_PARTITION_BYTES) + struct.pack(">ih", 0, 0)
     request = frame_request(ApiKey.FETCH, 11, content)
-    batches_at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(name) + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4
-    return FetchRequest(request, len(request) - len(content) + len(head), batches_at)
+    error_at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(name) + 4 + 4
+    batches_at = error_at + 2 + 8 + 8 + 8 + 4 + 4
+    return FetchRequest(request, len(request) - len(content) + len(head), error_at, batches_at)
 
 
 def produce_response(topic: str) -> bytes:

@@ -190,8 +190,8 @@ def measure_many_consumers(
     """
     produce_request = plain_requests.produce_request(topic, plain_requests.encode_batch(os.urandom(100)))
     fetch = plain_requests.fetch_request(topic)
-    offsets = (plain_requests.error_code_offset(topic), len(fetch.request), fetch.offset_at, fetch.batches_at)
-    numbers = (port, pid, consumers, per_s, warm_s, seconds, *offsets)
+    positions = (len(fetch.request), fetch.offset_at, fetch.error_at, fetch.batches_at)
+    numbers = (port, pid, consumers, per_s, warm_s, seconds, plain_requests.error_code_offset(topic), *positions)
     printed = run_program([compile_program("consumers"), *map(str, numbers)], produce_request + fetch.request)
     return ManyClientsResult(**json.loads(printed))
 

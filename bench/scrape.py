@@ -84,10 +84,12 @@ def scrape_every_second(port: int) -> Iterator[None]:
     started, stopped = processes.Event(), processes.Event()
     scraper = processes.Process(target=scrape_until, args=(port, started, stopped))
     scraper.start()
-    assert started.wait(60)
-    yield
-    stopped.set()
-    scraper.join()
+    try:
+        assert started.wait(60)
+        yield
+    finally:
+        stopped.set()
+        scraper.join()
 
 
 def scrape_until(port: int, started: Event, stopped: Event) -> None:

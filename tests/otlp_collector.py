@@ -109,5 +109,7 @@ def run_collector() -> Iterator[Collector]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Collector(f"http://127.0.0.1:{server.server_address[1]}", received)
-        server.shutdown()
+        try:
+            yield Collector(f"http://127.0.0.1:{server.server_address[1]}", received)
+        finally:
+            server.shutdown()

@@ -60,12 +60,18 @@ def to_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _login(jaas: str) -> dict[str, str]:
+def parse_password_login(jaas: str) -> tuple[str, str] | None:
+    """Name and password of a sasl.jaas.config; None if it logs in by other means."""
     module = _PASSWORD_MODULES.search(jaas)
     options = {it["name"]: _unescape(it["value"]) for it in _OPTION.finditer(module["options"])} if module else {}
-    if not {"username", "password"} <= options.keys():
+    return (options["username"], options["password"]) if {"username", "password"} <= options.keys() else None
+
+
+def _login(jaas: str) -> dict[str, str]:
+    login = parse_password_login(jaas)
+    if login is None:
         raise _refusal("sasl.jaas.config", "only PlainLoginModule and ScramLoginModule with username and password are")
-    return {"sasl.username": options["username"], "sasl.password": options["password"]}
+    return {"sasl.username": login[0], "sasl.password": login[1]}
 
 
 def _unescape(text: str) -> str:
@@ -77,7 +83,7 @@ def _store(name: str, value: str, properties: Mapping[str, str]) -> dict[str, st
     types = _STORES[prefix][1]
     type_ = properties.get(f"{prefix}.type", "JKS").upper()
     if type_ not in types:
-        raise _refusal(name, f"only stores with {prefix}.type={' or '.join(types)} are")
+        raise _refusal(f"{prefix}.type={type_}", f"allowed: {' or '.join(types)}")
     return {types[type_]: value}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -10,12 +10,12 @@ from ottla_operator.resources.formats import Format
 from ottla_spark.definition import PipelineDefinition
 from ottla_spark.errors import PipelineError
 from ottla_spark.record_schema import FORMS, RecordSchema, SchemaType, UnusableSchema, gather_schema
-from ottla_spark.schema_registry import SchemaRegistry, UnknownSchema
+from ottla_spark.schema_registry import NO_REGISTRY, SchemaRegistry, UnknownSchema, registry_of
 
 
 def resolve_schemas(pipeline: PipelineDefinition, registry: SchemaRegistry) -> PipelineDefinition:
     """The pipeline with the readers' schemas of its sources. Raises PipelineError."""
-    check_registry(registry, [where for where, it in _source_formats(pipeline) if it.schema_ref is not None])
+    _check_registry(registry, [where for where, it in _source_formats(pipeline) if it.schema_ref is not None])
     values, keys = {}, {}
     for name, source in pipeline.spec.sources.items():
         where = f"spec.sources.{name}"
@@ -26,7 +26,18 @@ def resolve_schemas(pipeline: PipelineDefinition, registry: SchemaRegistry) -> P
     return replace(pipeline, registry=registry, readers=values, key_readers=keys)
 
 
-def check_registry(registry: SchemaRegistry, needed_by: list[str]) -> None:
+def connect_registry(pipeline: PipelineDefinition, url: str, kafka: Mapping[str, str]) -> SchemaRegistry:
+    """The registry that the pipeline needs when it runs. NO_REGISTRY if it needs none: client
+    properties that a registry cannot use are no error then. `kafka`: client properties. Raises
+    PipelineError.
+    """
+    fields = _fields_needing_registry(pipeline)
+    registry = registry_of(url, kafka) if fields else NO_REGISTRY
+    _check_registry(registry, fields)
+    return registry
+
+
+def _check_registry(registry: SchemaRegistry, needed_by: list[str]) -> None:
     """Raises PipelineError if the registry's address is unknown and a field needs it."""
     if needed_by and not registry.url:
         raise PipelineError(
@@ -34,7 +45,7 @@ def check_registry(registry: SchemaRegistry, needed_by: list[str]) -> None:
         )
 
 
-def fields_needing_registry(pipeline: PipelineDefinition) -> list[str]:
+def _fields_needing_registry(pipeline: PipelineDefinition) -> list[str]:
     """Fields that need the registry when the pipeline runs."""
     found = [where for where, it in _source_formats(pipeline) if it.is_framed]
     for index, sink in enumerate(pipeline.spec.sinks):

@@ -14,12 +14,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final
 from urllib.parse import quote
 
 from ottla_spark.errors import PipelineError
-from ottla_spark.librdkafka_properties import to_librdkafka
+from ottla_spark.librdkafka_properties import parse_password_login
 
 _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT_S: Final = 30.0
@@ -125,13 +126,33 @@ NO_REGISTRY: Final = SchemaRegistry("")
 
 def registry_of(url: str, kafka: Mapping[str, str]) -> SchemaRegistry:
     """The registry, with the login and certificates of a Kafka client's properties, which an Ottla
-    broker's registry expects. `url` may be empty if the pipeline needs no registry. Raises
-    PipelineError, as `to_librdkafka` does.
+    broker's registry expects. With https, certificates must be PEM: a keystore of another type is
+    not presented, and a truststore of another type raises PipelineError.
     """
-    client = to_librdkafka(kafka)
-    name, password = client.get("sasl.username", ""), client.get("sasl.password", "")
-    certificate = "\n".join(filter(None, (client.get("ssl.certificate.pem"), client.get("ssl.key.pem"))))
-    return SchemaRegistry(url, f"{name}:{password}" if name else "", client.get("ssl.ca.pem", ""), certificate)
+    login = parse_password_login(kafka.get("sasl.jaas.config", ""))
+    authorities = certificate = ""
+    if url.startswith("https:"):
+        authorities = kafka.get("ssl.truststore.certificates") or _read_truststore(url, kafka)
+        parts = kafka.get("ssl.keystore.certificate.chain"), kafka.get("ssl.keystore.key")
+        certificate = "\n".join(filter(None, parts))
+    return SchemaRegistry(url, ":".join(login) if login else "", authorities, certificate)
+
+
+def _read_truststore(url: str, kafka: Mapping[str, str]) -> str:
+    """Certificates in the file of the truststore; empty if there is none. Raises PipelineError."""
+    location = kafka.get("ssl.truststore.location")
+    if location is None:
+        return ""
+    type_ = kafka.get("ssl.truststore.type", "JKS")
+    if type_.upper() != "PEM":
+        raise PipelineError(
+            f"the client property ssl.truststore.type={type_} is not supported for the schema registry at {url}; "
+            "allowed: PEM"
+        )
+    try:
+        return Path(location).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineError(f"the client property ssl.truststore.location={location}: {error}") from error
 
 
 def frame_header(schema_id: int) -> bytes:

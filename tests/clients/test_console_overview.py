@@ -70,7 +70,7 @@ def test_overview_shows_what_clients_do_and_how_long_it_takes(cluster: ProcessCl
         tab.get_by_label("What would happen if broker").select_option("2")
         tab.get_by_role("button", name="Simulate").click()
         expect(tab.get_by_role("main").get_by_role("status")).to_have_text(
-            "Every partition would keep a leader and accept records."
+            "No partition would go offline or begin to refuse records."
         )
         take_picture(tab, "departure")
 

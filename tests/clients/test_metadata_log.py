@@ -26,7 +26,7 @@ def describe_records(broker: BrokerProcess, *arguments: str) -> dict[str, Any]:
 
 
 def topics(found: dict[str, Any]) -> list[str]:
-    return [it["what"]["name"] for it in found["records"] if it["type"] == "topic"]
+    return [it["value"]["name"] for it in found["records"] if it["type"] == "topic"]
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def test_the_newest_records_are_shown(broker: BrokerProcess, name: str) -> None:
     found = describe_records(broker, "--last", "3")
     assert [it["type"] for it in found["records"]] == ["topic", "partition", "partition"]
     assert [it["offset"] for it in found["records"]] == list(range(found["highWatermark"] - 3, found["highWatermark"]))
-    assert (found["leader"], found["brokers"]) == (1, [{"id": 1, "member": True, "end": found["highWatermark"]}])
+    assert (found["leader"], found["brokers"]) == (1, [{"id": 1, "voter": True, "end": found["highWatermark"]}])
     assert topics(describe_records(broker, "--type", "topic", "--last", "1")) == [name]
     assert topics(describe_records(broker, "--from", str(found["highWatermark"] - 1))) == []
     last_line = metadata(broker).splitlines()[-1]

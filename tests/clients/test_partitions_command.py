@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.brokers import BrokerProcess
 from tests.clients import librdkafka as rd
 from tests.clients.sample_messages import START_MS, Message
-from tests.ottla_command import command_environment
+from tests.ottla_command import command_environment, run_ottla
 
 
 def run(broker: BrokerProcess, *arguments: str, program: str = "ottla") -> subprocess.CompletedProcess[str]:
@@ -32,5 +32,9 @@ def test_partitions_are_listed_with_leader_offsets_and_size(broker: BrokerProces
 def test_partitions_without_problems_are_left_out_on_demand(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     assert json.loads(run(broker, name, "--problems", "-o", "json").stdout) == []
+    described = json.loads(run_ottla("topics", "describe", name, "-o", "json", "-b", broker.bootstrap).stdout)
+    assert [it["problem"] for it in described["partitions"]] == [""]
+    health = json.loads(run_ottla("cluster", "health", "-o", "json", "-b", broker.bootstrap).stdout)
+    assert (health["healthy"], health["problems"]) == (True, [])
     missing = run(broker, "no-such-topic")
     assert missing.returncode == 3 and "no-such-topic" in missing.stderr

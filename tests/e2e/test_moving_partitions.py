@@ -96,7 +96,7 @@ def test_reassignment_is_planned_throttled_cancelled_and_completed(ottla: OttlaC
     assert {it["name"] for it in moving["settings"]} == {
         f"{role}.replication.throttled.replicas" for role in ("leader", "follower")
     }
-    assert ottla.run_json("cluster", "describe")["moving"] == 6
+    assert ottla.run_json("cluster", "describe")["reassigning"] == 6
     assert "orders-0 is already being reassigned" in ottla.run("topics", "reassign", "orders", "-r", "1", code=1)
     assert "CANCELS ADDING" in ottla.run("topics", "reassign", "--cancel", "--dry-run")
     assert "reassignment of 6 partitions cancelled" in ottla.run("topics", "reassign", "orders", "--cancel")
@@ -168,7 +168,10 @@ def test_preferred_leaders_are_elected(ottla: OttlaCommand) -> None:
     ottla.cluster.brokers[3].kill()
     eventually(lambda: all(it["leader"] in (1, 2) for it in ottla.partitions("orders")), within_s=FENCING_TIMEOUT_S)
     assert ottla.run_json("cluster", "describe")["underReplicated"] == 6
-    ottla.run("cluster", "health", code=1)
+    unhealthy = ottla.run_unchecked("cluster", "health", "-o", "json")
+    found = json.loads(unhealthy.stdout)
+    assert (unhealthy.returncode, found["healthy"]) == (1, False)
+    assert [it["problem"] for it in found["problems"] if it["topic"] == "orders"] == ["under-replicated"] * 6
     ottla.cluster.brokers[3].start()
     ottla.wait_until_in_sync("orders", 3, preferred=False)
     # The controller may have elected them in its periodic election.

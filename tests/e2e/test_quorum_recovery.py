@@ -33,7 +33,7 @@ def home(up: UpProcess) -> UpProcess:
 def voters(home: UpProcess) -> list[int]:
     """Ids of the voters; empty if the command fails."""
     done = home.run_ottla("cluster", "metadata", "-o", "json")
-    return [it["id"] for it in json.loads(done.stdout)["brokers"] if it["member"]] if done.returncode == 0 else []
+    return [it["id"] for it in json.loads(done.stdout)["brokers"] if it["voter"]] if done.returncode == 0 else []
 
 
 def data_folder(home: UpProcess, broker: int) -> Path:

@@ -57,7 +57,7 @@ def test_diff_lists_what_up_then_changes(up: UpProcess) -> None:
     wanted.write_text(yaml.safe_dump_all(changed))
     code, text = diff(up, wanted, "-o", "json")
     assert code == 1, text
-    found = {(it["name"], it["field"]): (it["now"], it["then"]) for it in json.loads(text)}
+    found = {(it["name"], it["field"]): (it["current"], it["desired"]) for it in json.loads(text)}
     assert found == {
         ("demo", "config.num.partitions"): ("1", "2"),
         ("orders", "partitions"): ("2", "5"),

@@ -39,7 +39,7 @@ def test_nobody_reaches_the_brokers_own_listener_without_their_passwords(up: UpP
     (up.folder / "resources" / "load.py").write_text('print(\'{"topic": "orders", "value": "one"}\')\n')
     up.start()
     up.wait_for_line("topic orders created")
-    up.wait_for_line("1 records written")
+    up.wait_for_line("1 record written")
     address, files = inter_broker_address(up), login_folder(up)
     by_login = ClientSecurity("SASL_PLAINTEXT").with_login(
         "SCRAM-SHA-512", "ottla-operator", (files / "operator.password").read_text()

@@ -211,7 +211,7 @@ def test_the_old_source_mirrors_the_copy_and_becomes_the_source_again(
     rd.produce(target, topic, messages([b"from the drill"]), partition=0)
     demo.resources.patch_spec("Mirror", "east", {"role": "Replicate"})
     demo.resources.wait_for_status("Mirror", "east", "Failed")
-    assert demo.resources.condition("Mirror", "east")["message"].startswith("1 records are here and not at the source")
+    assert demo.resources.condition("Mirror", "east")["message"].startswith("1 record is here and not at the source")
     demo.resources.patch_spec("Mirror", "east", {"onDivergence": "Truncate"})
     wait_until_equal(demo.resources, "east", b"more from demo", b"more from east")
     demo.resources.delete("Mirror", "east")

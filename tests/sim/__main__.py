@@ -66,7 +66,7 @@ def main() -> int:
         except ValueError as reason:
             parser.error(str(reason))
         if options.seed is not None:
-            return replay_without_rule(rules[0], options.seed)
+            return replay_without_rules(rules, options.seed)
         return detect_disabled_rules(rules, range(options.first, options.first + options.seeds), options.jobs)
     if options.kind == "mirrors" and options.brokers is not None:
         parser.error("--mirrors cannot be used with --brokers")
@@ -141,11 +141,18 @@ def run_many(run: Callable[[int], Outcome], seeds: range, options: str, jobs: in
     return 1 if failed else 0
 
 
-def replay_without_rule(rule: DisabledRule, seed: int) -> int:
-    """Returns 0 if the checks detect that the rule is disabled, otherwise 1."""
-    outcome = run_without_rule(rule, seed, on_line=print)
-    print(summary(outcome))
-    return 0 if print_violations(outcome) else 1
+def replay_without_rules(rules: list[DisabledRule], seed: int) -> int:
+    """Replays the seed without each rule. Returns 0 if the checks detect each, otherwise 1."""
+    undetected = []
+    for rule in rules:
+        print(f"without the rule: {rule.name}")
+        outcome = run_without_rule(rule, seed, on_line=print)
+        print(summary(outcome))
+        if not print_violations(outcome):
+            undetected.append(rule.name)
+    if undetected:
+        print(f"seed {seed} does not detect {len(undetected)} of {len(rules)}: {'; '.join(undetected)}")
+    return 1 if undetected else 0
 
 
 def detect_disabled_rules(rules: list[DisabledRule], seeds: range, jobs: int) -> int:

@@ -114,18 +114,22 @@ class SimulatedNetwork:
         """Drops all packets in these directions inside the block."""
         for direction in directions:
             self.cut_link(*direction)
-        yield
-        for direction in directions:
-            self.restore_link(*direction)
+        try:
+            yield
+        finally:
+            for direction in directions:
+                self.restore_link(*direction)
 
     @contextmanager
     def links_slowed(self, directions: Sequence[Direction], latency_s: float) -> Iterator[None]:
         """Gives packets in these directions at least this latency inside the block."""
         for direction in directions:
             self.slow_link(*direction, latency_s)
-        yield
-        for direction in directions:
-            self.restore_latency(*direction, latency_s)
+        try:
+            yield
+        finally:
+            for direction in directions:
+                self.restore_latency(*direction, latency_s)
 
     @contextmanager
     def packets_delayed(self, which: PacketFilter, after_s: float) -> Iterator[None]:
@@ -136,8 +140,10 @@ class SimulatedNetwork:
         """
         rule = which, after_s
         self._delay_rules.append(rule)
-        yield
-        self._delay_rules.remove(rule)
+        try:
+            yield
+        finally:
+            self._delay_rules.remove(rule)
 
     def extra_delay_s(self, direction: Direction, piece: bytes) -> float:
         """Delay of a segment's packet by the rules of `packets_delayed`."""
@@ -152,10 +158,12 @@ class SimulatedNetwork:
         stalled: list[SimulatedTransport] = []
         rule = which, stalled
         self._stall_rules.append(rule)
-        yield stalled
-        self._stall_rules.remove(rule)
-        for end in stalled:
-            end.end_stall()
+        try:
+            yield stalled
+        finally:
+            self._stall_rules.remove(rule)
+            for end in stalled:
+                end.end_stall()
 
     def stall_if_selected(self, end: SimulatedTransport, direction: Direction, piece: bytes) -> None:
         """Applies the rules of `connections_stalled` to a segment that is about to be sent."""

@@ -17,14 +17,15 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 MAX_NAMED: Final = 100
 """Partitions of each kind that are named; all are counted."""
-AffectedKind = Literal["offline", "below_min_isr", "unclean", "new_leader"]
-KINDS: Final[tuple[AffectedKind, ...]] = ("offline", "below_min_isr", "unclean", "new_leader")
+AffectedKind = Literal["offline", "already_offline", "below_min_isr", "unclean", "new_leader"]
+KINDS: Final[tuple[AffectedKind, ...]] = ("offline", "already_offline", "below_min_isr", "unclean", "new_leader")
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedPartition:
-    """`kind`: offline (it had a leader and would have none), below_min_isr (acks=all would be
-    refused from then on), unclean (the new leader may lack records), new_leader.
+    """`kind`: offline (it had a leader and would have none), already_offline (it has no leader
+    and would have none), below_min_isr (acks=all would be refused from then on), unclean (the new
+    leader may lack records), new_leader.
     """
 
     kind: AffectedKind
@@ -37,9 +38,9 @@ class AffectedPartition:
 @dataclass(slots=True)
 class Departure:
     """`replicas`: number of partitions with a replica on the broker. `unaffected`: number of those
-    whose clients would not notice: they keep their leader and accept acks=all as before, or have no
-    leader already. `counts`: numbers of the others by kind, of which `named` has the first
-    MAX_NAMED. `leaders`: how many partitions each broker would lead in addition.
+    whose clients would not notice: they keep their leader, and accept or refuse acks=all as before.
+    `counts`: numbers of the others by kind, of which `named` has the first MAX_NAMED. `leaders`:
+    how many partitions each broker would lead in addition.
     """
 
     broker: int
@@ -75,7 +76,7 @@ def assess_partition(
 
 def _kind_of(before: PartitionRecord, after: PartitionRecord, min_isr: int) -> AffectedKind | None:
     if after.leader == NO_LEADER:
-        return "offline" if before.leader != NO_LEADER else None
+        return "offline" if before.leader != NO_LEADER else "already_offline"
     if after.leader not in (*before.isr, *before.eligible):
         return "unclean"
     if len(after.isr) < min_isr <= len(before.isr):

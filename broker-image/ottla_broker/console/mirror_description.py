@@ -8,6 +8,7 @@ from typing import Final
 
 from ottla_broker.config import FAILED_OVER
 from ottla_broker.console.cluster_requests import UNKNOWN, sum_known
+from ottla_broker.counted_nouns import count_noun
 from ottla_broker.mirroring.mirror_config import MirrorConfig
 from ottla_broker.requests.mirror_status import PartitionStatus
 
@@ -73,12 +74,13 @@ class MirroredTopic:
 class ReportedMirrorProblems:
     """Problems of a mirror that its controller reports. `source_error`: why the source cannot be
     read. `refused`: topics that nothing is copied into, and why. `failure`: why the controller does
-    not report.
+    not report. `target_error`: the error of this cluster that ended the last synchronisation.
     """
 
     source_error: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
     failure: str = ""
+    target_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ def check_failover(
     bad = [one.name for one in partitions if one.state in NEEDS_OPERATOR]
     yield ChecklistItem(not bad, f"No partition has stopped or diverged{describe_exceptions(bad)}.")
     yield _check_source(partitions, problems)
+    if problems.target_error:
+        yield ChecklistItem(False, f"Topics, groups and access rules are not synchronised: {problems.target_error}.")
     known_lag = sum(max(one.status.lag, 0) for one in partitions if one.status)
     unknown = [one.name for one in partitions if one.status is None or one.status.lag == UNKNOWN]
     text = "Every record of the source that is known here is copied"
@@ -138,11 +142,10 @@ def _check_source(partitions: Sequence[CopiedPartition], problems: ReportedMirro
     if not silent:
         return ChecklistItem(True, "The source responds.")
     longest_s = max(one.status.silent_seconds for one in silent if one.status)
-    number = f"{len(silent)} partition{'s' if len(silent) > 1 else ''}"
     return ChecklistItem(
         False,
-        f"The source of {number} has not responded for up to {max(longest_s, 0):.0f} seconds: records written there "
-        "since are unknown here.",
+        f"The source of {count_noun(len(silent), 'partition')} has not responded for up to "
+        f"{max(longest_s, 0):.0f} seconds: records written there since are unknown here.",
     )
 
 

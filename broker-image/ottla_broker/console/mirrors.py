@@ -27,7 +27,7 @@ from ottla_broker.console.mirror_description import (
 from ottla_broker.console.requests import PageError, PageRequest
 from ottla_broker.metadata.image import MIRROR_RESOURCE, MIRRORED_TOPIC_RESOURCE, MetadataImage
 from ottla_broker.mirroring.mirror_config import mirror_config, mirror_configs
-from ottla_broker.requests.mirror_status import REJECTED_TOPICS, SOURCE_ERROR, PartitionStatus
+from ottla_broker.requests.mirror_status import REJECTED_TOPICS, SOURCE_ERROR, TARGET_ERROR, PartitionStatus
 from ottla_broker.security.authorizer import CLUSTER, Operation, Resource
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.errors import KafkaError, describe_os_error
@@ -124,7 +124,9 @@ class MirrorPages:
         entries = {str(one.name): one.value or "" for one in result.configs}
         refused = entries.get(REJECTED_TOPICS, "")
         return ReportedMirrorProblems(
-            entries.get(SOURCE_ERROR, ""), msgspec.json.decode(refused, type=dict[str, str]) if refused else {}
+            entries.get(SOURCE_ERROR, ""),
+            msgspec.json.decode(refused, type=dict[str, str]) if refused else {},
+            target_error=entries.get(TARGET_ERROR, ""),
         )
 
 

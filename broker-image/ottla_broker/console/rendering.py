@@ -8,6 +8,8 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ottla_broker.counted_nouns import count_noun
+
 TEMPLATES: Final = Path(__file__).parent / "templates"
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 DASH: Final = "–"
@@ -55,7 +57,7 @@ def format_count(count: int | None) -> str:
 
 
 def format_partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count:,} partitions"
+    return count_noun(count, "partition")
 
 
 def format_time(timestamp_ms: int | None) -> str:

@@ -6,7 +6,8 @@ from typing import Final
 
 from ottla_broker.console.broker_history import BrokerHistory, BrokerPhase
 from ottla_broker.console.partition_census import PartitionCensus
-from ottla_broker.console.rendering import format_bytes, format_count, format_partitions
+from ottla_broker.console.rendering import format_bytes, format_partitions
+from ottla_broker.counted_nouns import count_noun
 from ottla_broker.wire.roll_report import RollBlocker, RollReport
 
 RECENT_S: Final = 60.0
@@ -86,7 +87,7 @@ def describe_roll(report: RollReport, may_describe: Callable[[str], bool]) -> It
     for one in report.blocked_by[:MAX_BLOCKERS]:
         yield describe_blocker(one, may_describe(one.topic))
     if (more := len(report.blocked_by) - MAX_BLOCKERS) > 0:
-        yield f"{format_count(more)} more partitions hold it up."
+        yield f"{count_noun(more, 'more partition')} {'holds' if more == 1 else 'hold'} it up."
 
 
 def describe_blocker(blocker: RollBlocker, is_named: bool) -> str:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from ottla_broker.counted_nouns import count_noun
 from ottla_broker.metadata.election import (
     ElectionCandidates,
     TopicElectionRules,
@@ -103,7 +104,7 @@ def validate_targets(targets: Sequence[int], brokers: Collection[int], replicati
     if replication_factor is not None and len(targets) != replication_factor:
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
-            f"{len(targets)} replicas, but the partition has {replication_factor} and its "
+            f"{count_noun(len(targets), 'replica')}, but the partition has {replication_factor} and its "
             "replication factor must not change",
         )
 

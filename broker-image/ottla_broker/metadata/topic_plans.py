@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from ottla_broker.counted_nouns import count_noun
 from ottla_broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla_broker.metadata.reassignment import target_replicas
 from ottla_broker.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
@@ -82,7 +83,7 @@ def plan_partition_growth(
     if count <= current_count:
         raise KafkaError(
             ErrorCode.invalid_partitions,
-            f"topic {name!r} has {current_count} partitions; {count} is not more, and partitions cannot be removed",
+            f"topic {name!r} has {count_noun(current_count, 'partition')}; {count} is not more; none can be removed",
         )
     added_count = count - current_count
     _check_partition_count(added_count)
@@ -94,12 +95,13 @@ def plan_partition_growth(
         if len(assignment) != added_count:
             raise KafkaError(
                 ErrorCode.invalid_replica_assignment,
-                f"{added_count} new partitions, but an assignment for {len(assignment)}",
+                f"{count_noun(added_count, 'new partition')}, but an assignment for {len(assignment)}",
             )
         replicas = _validated_assignment(image, dict(enumerate(assignment, current_count)), first=current_count)
         if any(len(members) != factor for members in replicas):
             raise KafkaError(
-                ErrorCode.invalid_replica_assignment, f"topic {name!r} has {factor} replicas per partition"
+                ErrorCode.invalid_replica_assignment,
+                f"topic {name!r} has {count_noun(factor, 'replica')} per partition",
             )
     return [placer.new_partition(topic.id, current_count + n, members) for n, members in enumerate(replicas)]
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from ottla_broker.background_tasks import BackgroundTasks
+from ottla_broker.counted_nouns import count_noun
 from ottla_broker.event_timeout import wait_for_event
 from ottla_broker.metadata.mirror_plans import NO_OFFSET, MirrorReport
 from ottla_broker.metadata.records import MirroredPartitionRecord, MirroredTopicRecord
@@ -218,9 +219,10 @@ class MirrorFailback:
         """
         if not point.diverged_count or self.config.truncates_on_divergence:
             return point
-        last = point.target.partition.log.end - 1
+        first, last = point.first_diverged, point.target.partition.log.end - 1
+        offsets = f"from offset {first} to {last}, are" if point.diverged_count > 1 else f"at offset {first}, is"
         point.target.set_waiting(
-            f"{point.diverged_count} records, from offset {point.first_diverged} to {last}, are not at the source"
+            f"{count_noun(point.diverged_count, 'record')}, {offsets} not at the source"
             f"{about_source}; on.divergence=Truncate saves them to a file and truncates them",
             diverging_records=point.diverged_count,
             needs_operator=True,

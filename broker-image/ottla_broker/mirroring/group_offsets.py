@@ -21,6 +21,7 @@ from kio.schema.types import GroupId
 
 from ottla_broker.log.file_names import TopicPartition
 from ottla_broker.mirroring.mirror_config import matches_name
+from ottla_broker.mirroring.target_errors import TargetClusterError, as_target_errors
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.offset_commit import build_offset_commit
@@ -100,17 +101,23 @@ class GroupOffsetSync:
 
         Groups that failed the last time come last, so that a coordinator that does not respond does
         not block the others. Raises OSError, TimeoutError; KafkaError if the groups cannot be
-        listed, or that of the first group that failed, after all groups were tried.
+        listed, or that of the first group that failed, after all groups were tried. What the target
+        raises is a TargetClusterError.
         """
-        first_error: KafkaError | None = None
+        first_error: KafkaError | TargetClusterError | None = None
         groups = [it for it in await list_groups(self._source) if matches_name(it, self._patterns)]
         for group in sorted(groups, key=self._unfinished.__contains__):
             self._unfinished.add(group)
             try:
                 commits = rename_topics(await fetch_committed_offsets(self._source, group), topics)
                 if commits and commits != self._synced.get(group):
-                    await self._sync_group(group, commits)
+                    with as_target_errors():
+                        await self._sync_group(group, commits)
             except KafkaError as reason:
+                first_error = first_error or reason
+            except TargetClusterError as reason:
+                if not isinstance(reason.__cause__, KafkaError):
+                    raise
                 first_error = first_error or reason
             else:
                 self._unfinished.remove(group)

@@ -21,6 +21,7 @@ from ottla_broker.config import (
     TOPIC_SETTINGS,
     TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
 )
+from ottla_broker.counted_nouns import count_noun
 from ottla_broker.metadata.appended_sources import (
     AppendedSourceDescription,
     NewAppendedSource,
@@ -279,7 +280,9 @@ def _plan_adoption(
 def _missing_partitions_reason(new: NewMirroredTopic, local_topic: TopicImage) -> str:
     if new.partitions >= len(local_topic.partitions):
         return ""
-    return f"the topic has {len(local_topic.partitions)} partitions here and {new.partitions} at the source"
+    return (
+        f"the topic has {count_noun(len(local_topic.partitions), 'partition')} here and {new.partitions} at the source"
+    )
 
 
 def _failback_rejection(
@@ -387,6 +390,6 @@ def _too_few_partitions_reason(local_topic: TopicImage | None, topic: SourceTopi
     if local_topic is None or len(local_topic.partitions) >= len(topic.leaders):
         return ""
     return (
-        f"the source has {len(topic.leaders)} partitions, the topic here {len(local_topic.partitions)}: the others are"
-        " mirrored once the topic has as many"
+        f"the source has {count_noun(len(topic.leaders), 'partition')}, the topic here {len(local_topic.partitions)}: "
+        "the others are mirrored once the topic has as many"
     )

@@ -54,6 +54,7 @@ from ottla_broker.mirroring.sync_plan import (
     select_topics,
     target_topic_of,
 )
+from ottla_broker.mirroring.target_errors import TargetClusterError, as_target_errors
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.message_reader import MalformedMessage
@@ -62,17 +63,19 @@ logger = logging.getLogger(__name__)
 
 USERS: Final = "/users"
 """The key of warnings about users, which is no name of a topic."""
-SOURCE_RETRY_PAUSE_S: Final = 2.0  # after a source could not be read
+RETRY_PAUSE_S: Final = 2.0  # after a synchronisation failed
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorProblems:
-    """`source_error`: why the last synchronisation with the source failed; empty if it did not.
+    """`source_error`: why the source could not be read in the last synchronisation; empty if it
+    could. `target_error`: which error of this cluster ended it; empty if none did.
 
     `rejected_topics`: topic here → why it is not mirrored, or not changed.
     """
 
     source_error: str = ""
+    target_error: str = ""
     rejected_topics: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -142,11 +145,13 @@ class MirrorSynchronizer:
                         await self._sync_credentials(mirror, source)
                     self._log_warning(mirror, "", "")
                     pause_s = mirror.metadata_max_age_s
+                except TargetClusterError as reason:
+                    self._set_error(mirror, target_error=f"the target cluster: {reason}")
+                    pause_s = min(mirror.metadata_max_age_s, RETRY_PAUSE_S)
                 except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
                     error = f"the source at {mirror.bootstrap_servers}: {reason or 'no response in time'}"
-                    self._log_warning(mirror, "", error)
-                    self._problems[mirror.name] = replace(self.problems(mirror.name), source_error=error)
-                    pause_s = min(mirror.metadata_max_age_s, SOURCE_RETRY_PAUSE_S)
+                    self._set_error(mirror, source_error=error)
+                    pause_s = min(mirror.metadata_max_age_s, RETRY_PAUSE_S)
                 await asyncio.sleep(pause_s)
         finally:
             await source.close()
@@ -154,7 +159,8 @@ class MirrorSynchronizer:
 
     async def _sync_acls(self, mirror: MirrorConfig, source: Client, topics: Mapping[str, str]) -> None:
         if changes := plan_acl_sync(mirror.name, await fetch_topic_acls(source), self._image.acls, topics):
-            await self._controller.sync_acls(changes.to_create, changes.to_delete)
+            with as_target_errors():
+                await self._controller.sync_acls(changes.to_create, changes.to_delete)
             logger.info(
                 "mirror %s: created %d access rules of the source's topics, removed %d that the source no longer has",
                 mirror.name,
@@ -168,7 +174,8 @@ class MirrorSynchronizer:
         super_users = {*self._config(SUPER_USERS), *self._config(RESTRICTED_SUPER_USERS)}
         changes = plan_credential_sync(mirror.name, mirror.users, at_source, here, owners, super_users)
         if changes:
-            await self._controller.sync_credentials(mirror.name, changes.to_set, changes.to_remove)
+            with as_target_errors():
+                await self._controller.sync_credentials(mirror.name, changes.to_set, changes.to_remove)
             logger.info(
                 "mirror %s: copied %d credentials of the source's users, removed %d that the source no longer has",
                 mirror.name,
@@ -183,7 +190,8 @@ class MirrorSynchronizer:
 
     async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> SyncedTopics:
         """Changes topics, partitions and settings here to the source's, and returns the topics
-        that are copied. Raises KafkaError, OSError, TimeoutError, MalformedMessage.
+        that are copied. Raises KafkaError, OSError, TimeoutError, MalformedMessage and, for errors
+        of this cluster, TargetClusterError.
         """
         source = await fetch_source_metadata(client, None)
         if source.cluster_id == self._cluster_id:
@@ -209,7 +217,7 @@ class MirrorSynchronizer:
     async def _apply_steps(self, mirror: MirrorConfig, steps: Iterator[SyncStep]) -> dict[str, str]:
         """Applies a plan; topics are created together, in one commit.
 
-        Returns the rejected topics, each with its reason.
+        Returns the rejected topics, each with its reason. Raises TargetClusterError.
         """
         rejected: dict[str, str] = {}
         created: list[CreateMirroredTopic] = []
@@ -225,7 +233,8 @@ class MirrorSynchronizer:
             except KafkaError as reason:  # the other topics are synchronised all the same
                 rejected[target_topic_of(step)] = reason.message or reason.code.name
         if created:
-            results = await self._controller.mirror_control.create_mirrored_topics([it.topic for it in created])
+            with as_target_errors():
+                results = await self._controller.mirror_control.create_mirrored_topics([it.topic for it in created])
             for step, result in zip(created, results, strict=True):
                 if isinstance(result, KafkaError):
                     rejected[step.topic.name] = result.message or result.code.name
@@ -261,6 +270,11 @@ class MirrorSynchronizer:
                 )
             case ResumeSource(_, topic_id, source_id):
                 await control.resume_source(topic_id, source_id)
+
+    def _set_error(self, mirror: MirrorConfig, *, source_error: str = "", target_error: str = "") -> None:
+        self._log_warning(mirror, "", source_error or target_error)
+        before = self.problems(mirror.name)
+        self._problems[mirror.name] = replace(before, source_error=source_error, target_error=target_error)
 
     def _update_rejected(self, mirror: MirrorConfig, rejected: dict[str, str]) -> None:
         for topic in self.problems(mirror.name).rejected_topics.keys() - rejected.keys():

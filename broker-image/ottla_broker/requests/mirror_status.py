@@ -13,7 +13,8 @@ of all partitions.
   (`PartitionStatus` as JSON, whose `end` is the offset of the source up to which it was copied).
 
 Of a mirror (resource type 101) the controller describes `trouble`, why the source cannot be read,
-and `refused`, JSON of the topics that are not mirrored and why.
+`target.error`, the error of this cluster that ended the last synchronisation, and `refused`, JSON
+of the topics that are not mirrored and why.
 """
 
 from collections.abc import Iterable, Iterator
@@ -45,7 +46,7 @@ from ottla_broker.replication.partition import Partition
 
 State = Literal["Replicating", "Joining", "Diverged", "Paused", "Stopped", "FailingOver", "FailedOver", "Unreachable"]
 UNKNOWN: Final = -1
-SOURCE_ERROR, REJECTED_TOPICS = "trouble", "refused"
+SOURCE_ERROR, TARGET_ERROR, REJECTED_TOPICS = "trouble", "target.error", "refused"
 SILENCE_LIMIT_S: Final = 10.0
 """How long a source may be silent beyond a fetch's maximum wait: twice the longest pause after an
 error.
@@ -78,8 +79,12 @@ def describe_mirror_problems(broker: Broker, mirror: str) -> list[ConfigEntry]:
         return []
     problems = synchronizer.problems(mirror)
     rejected = msgspec.json.encode(problems.rejected_topics).decode() if problems.rejected_topics else ""
-    values = ((SOURCE_ERROR, problems.source_error), (REJECTED_TOPICS, rejected))
-    return [_read_only_entry(name, value) for name, value in values if value]
+    values = {
+        SOURCE_ERROR: problems.source_error,
+        TARGET_ERROR: problems.target_error,
+        REJECTED_TOPICS: rejected,
+    }
+    return [_read_only_entry(name, value) for name, value in values.items() if value]
 
 
 def describe_mirrored_topic_status(broker: Broker, name: str, now_s: float) -> list[ConfigEntry]:

@@ -141,9 +141,11 @@ async def _measure(client: KafkaClient, reader: KafkaClient, phases: list[str], 
 
 
 async def _list_offsets(client: KafkaClient, topic: str, timestamp: int) -> list[int]:
-    """The offset at the timestamp in each partition, by partition index."""
+    """The offset at the timestamp in each partition, by partition index. Raises KafkaError if a
+    partition has no leader.
+    """
     described = await topics.describe_topic(client, topic)
-    found = await offsets.list_offsets(client, [described], timestamp)
+    found = await offsets.require_offsets(client, described, timestamp)
     return [found[topic, it.index] for it in described.partitions]
 
 

@@ -47,7 +47,7 @@ def describe(
         "partitions": "partitions",
         "underReplicated": "under-replicated",
         "offline": "offline",
-        "moving": "reassigning",
+        "reassigning": "reassigning",
     }
     print_fields({name: found[field] for field, name in names.items()})
     print()
@@ -75,7 +75,7 @@ async def _describe(client: KafkaClient) -> dict[str, Any]:
         "partitions": len(partitions),
         "underReplicated": sum(it.kind == cluster.UNDER_REPLICATED for it in problems),
         "offline": sum(it.kind == cluster.OFFLINE for it in problems),
-        "moving": len(ongoing),
+        "reassigning": len(ongoing),
         "brokers": [
             {
                 "id": it.id,
@@ -116,7 +116,7 @@ def health(
                 {
                     "topic": it.topic,
                     "partition": it.partition,
-                    "what": it.kind,
+                    "problem": it.kind,
                     "leader": it.leader,
                     "isr": list(it.isr),
                     "replicas": list(it.replicas),
@@ -127,13 +127,14 @@ def health(
 
     partitions, adds_replicas, problems = call_brokers(bootstrap, command_config, work)
     if output is not OutputFormat.table:
-        print_document({"healthy": not problems, "partitions": partitions, "ailments": problems}, output)
+        print_document({"healthy": not problems, "partitions": partitions, "problems": problems}, output)
     elif problems:
-        columns = {"topic": "TOPIC", "partition": "PARTITION", "what": "PROBLEM", "leader": "LEADER"}
+        columns = {"topic": "TOPIC", "partition": "PARTITION", "problem": "PROBLEM", "leader": "LEADER"}
         print_rows(problems, {**columns, "isr": "ISR", "replicas": "REPLICAS"}, output)
     else:
         more = ", except those that are being added" if adds_replicas else ""
-        print(f"all {partitions} partitions have a leader and all replicas in sync{more}")
+        subject = "the partition has" if partitions == 1 else f"all {partitions} partitions have"
+        print(f"{subject} a leader and all replicas in sync{more}")
     if problems:
         raise typer.Exit(ExitCode.failed)
 

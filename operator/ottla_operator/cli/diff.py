@@ -67,19 +67,19 @@ def diff(
     if output is OutputFormat.table and not rows:
         print(f"no differences: {format_count(len(found), 'resource')}")
         return
-    print_rows(rows, {it: it.upper() for it in ("kind", "name", "field", "now", "then")}, output)
+    print_rows(rows, {it: it.upper() for it in ("kind", "name", "field", "current", "desired")}, output)
     if rows:
         raise typer.Exit(ExitCode.failed)
 
 
 def _row(document: Document, difference: Difference) -> Mapping[str, Any]:
-    then = difference.then if difference.is_possible else f"impossible: {difference.then}"
+    desired = difference.desired if difference.is_possible else f"impossible: {difference.desired}"
     return {
         "kind": document.kind,
         "name": document.name,
         "field": difference.field,
-        "now": difference.now,
-        "then": then,
+        "current": difference.current,
+        "desired": desired,
         "isPossible": difference.is_possible,
     }
 

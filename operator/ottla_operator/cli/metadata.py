@@ -74,9 +74,9 @@ def metadata(
     _print_quorum(log)
     print()
     rows = [
-        {**_record_row(it), "time": _format_time(it.time_ms), "what": _format_value(it.value, names)} for it in records
+        {**_record_row(it), "time": _format_time(it.time_ms), "value": _format_value(it.value, names)} for it in records
     ]
-    columns = {"offset": "OFFSET", "epoch": "EPOCH", "time": "TIME", "type": "TYPE", "what": "VALUE"}
+    columns = {"offset": "OFFSET", "epoch": "EPOCH", "time": "TIME", "type": "TYPE", "value": "VALUE"}
     print_rows(rows, columns, output)
 
 
@@ -99,7 +99,7 @@ def _quorum_document(log: MetadataLog) -> dict[str, Any]:
         "start": log.start_offset,
         "highWatermark": log.quorum.high_watermark,
         "snapshot": {"end": log.snapshot.end_offset, "epoch": log.snapshot.epoch} if log.snapshot else None,
-        "brokers": [{"id": it.broker, "member": it.is_voter, "end": it.log_end_offset} for it in log.quorum.replicas],
+        "brokers": [{"id": it.broker, "voter": it.is_voter, "end": it.log_end_offset} for it in log.quorum.replicas],
     }
 
 
@@ -130,7 +130,7 @@ def _record_row(record: MetadataRecord) -> dict[str, Any]:
         "epoch": record.epoch,
         "time": datetime.fromtimestamp(record.time_ms / 1000, UTC).isoformat(timespec="milliseconds"),
         "type": record.value.get("type"),
-        "what": {field: value for field, value in record.value.items() if field != "type"},
+        "value": {field: value for field, value in record.value.items() if field != "type"},
     }
 
 

@@ -17,6 +17,7 @@ from ottla_operator.cli.options import (
     new_app,
 )
 from ottla_operator.cli.output import print_document, print_rows
+from ottla_operator.formatting import format_count
 from ottla_operator.kafka import mirrors
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.plan import mirror as plan
@@ -32,7 +33,7 @@ COLUMNS: Final = {
     "lagSeconds": "LAG (S)",
     "lagBytes": "LAG (BYTES)",
     "silentSeconds": "SILENT (S)",
-    "why": "REASON",
+    "reason": "REASON",
 }
 FIELDS: Final = (*COLUMNS, "diverging", "sourceEpoch")
 
@@ -97,14 +98,14 @@ def _describe_losses(partitions: list[plan.ObservedMirrorPartition], missing: in
     """Describes the records that the target would not have after a failover, and the partitions
     whose lag or source's end is unknown.
     """
-    text = f"{missing} records of the source are not copied"
+    text = f"{format_count(missing, 'record')} of the source {'is' if missing == 1 else 'are'} not copied"
     if unknown:
-        text += f"; the lag of {unknown} partitions is unknown"
+        text += f"; the lag of {format_count(unknown, 'partition')} is unknown"
     unreachable = [it for it in partitions if it.state == plan.UNREACHABLE and it.silent_seconds != plan.UNKNOWN]
     if unreachable:
         longest = max(it.silent_seconds for it in unreachable)
-        text += f"; the source of {len(unreachable)} partitions has not responded for up to {longest:.0f} seconds, "
-        text += "and records written since are unknown"
+        text += f"; the source of {format_count(len(unreachable), 'partition')} has not responded for up to "
+        text += f"{longest:.0f} seconds, and records written since are unknown"
     return text
 
 
@@ -116,17 +117,20 @@ async def _check_exists(client: KafkaClient, name: str) -> str:
 
 
 async def _rows(client: KafkaClient, mirror: str) -> list[dict[str, Any]]:
-    """Mirrored partitions, then refused topics, then the error of the source, if there is one."""
+    """Mirrored partitions, then refused topics, then the error of the source or target, if there is
+    one.
+    """
     state = await mirrors.describe_mirror(client, mirror)
     rows = [_row(mirror, it) for it in await mirrors.describe_mirrored_partitions(client, mirror)]
     rows += [
         _problem_row(mirror, topic, plan.REFUSED, reason) for topic, reason in sorted(state.refused_topics.items())
     ]
-    return rows + ([_problem_row(mirror, None, plan.UNREACHABLE, state.source_error)] if state.source_error else [])
+    errors = {plan.UNREACHABLE: state.source_error, plan.FAILED: state.target_error}
+    return rows + [_problem_row(mirror, None, kind, error) for kind, error in errors.items() if error]
 
 
-def _problem_row(mirror: str, topic: str | None, state: str, why: str) -> dict[str, Any]:
-    return dict.fromkeys(FIELDS) | {"mirror": mirror, "topic": topic, "state": state, "why": why}
+def _problem_row(mirror: str, topic: str | None, state: str, reason: str) -> dict[str, Any]:
+    return dict.fromkeys(FIELDS) | {"mirror": mirror, "topic": topic, "state": state, "reason": reason}
 
 
 def _row(mirror: str, partition: plan.ObservedMirrorPartition) -> dict[str, Any]:
@@ -146,5 +150,5 @@ def _row(mirror: str, partition: plan.ObservedMirrorPartition) -> dict[str, Any]
         "silentSeconds": known(partition.silent_seconds),
         "diverging": partition.diverging_records,
         "sourceEpoch": known(partition.source_epoch),
-        "why": partition.reason,
+        "reason": partition.reason,
     }

@@ -26,8 +26,8 @@ COLUMNS: Final = {
     "field": "FIELD",
     "before": "BEFORE",
     "after": "AFTER",
-    "verdict": "CHECKPOINT",
-    "why": "REASON",
+    "checkpoint": "CHECKPOINT",
+    "reason": "REASON",
 }
 
 app = new_app("Validate, run, test and compare pipelines.")

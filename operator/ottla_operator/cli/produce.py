@@ -19,6 +19,7 @@ from ottla_operator.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, CommandConf
 from ottla_operator.cli.progress_bar import ProduceProgress, produce_progress
 from ottla_operator.cli.record_format import InvalidLine, LineReader, json_record_reader, value_reader
 from ottla_operator.cli.resume import ExistingRecords, PartitionCounts
+from ottla_operator.formatting import format_count
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.producer import Producer
 from ottla_operator.local.load_limit import LimitedLoad
@@ -190,7 +191,7 @@ async def _write_records(
             except InvalidLine as error:
                 await producer.flush()
                 name = "standard input" if source == "-" else source
-                written = f"the {producer.sent_records:,} records before it are written"
+                written = f"written before it: {format_count(producer.sent_records, 'record')}"
                 raise CommandError(ExitCode.usage, f"{name}:{number}: {error}; {written}") from error
             if existing is not None:
                 await existing.prepare(addressed.topic)

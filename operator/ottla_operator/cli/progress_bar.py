@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from ottla_operator.formatting import format_size
+from ottla_operator.formatting import format_count, format_size
 from ottla_operator.kafka.reassignments import ReassignmentProgress
 
 LINE_INTERVAL_S: Final = 1.0
@@ -67,7 +67,7 @@ class ProgressLines:
     def text(self) -> str:
         seconds = max(1e-6, time.monotonic() - self.started_s)
         rate = f"{self.records / seconds:,.0f}/s"
-        return f"{self.records:,} records written ({self.size / 1e6:.1f} MB) in {seconds:.1f} s, {rate}"
+        return f"{format_count(self.records, 'record')} written ({self.size / 1e6:.1f} MB) in {seconds:.1f} s, {rate}"
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def _produce_bar(total: int | None, size: int | None) -> Iterator[ProduceProgres
             total_read += read
             lines.records, lines.size = records, size
             completed = records if total is not None else total_read
-            progress.update(task, completed=completed, text=f"{records:,} records")
+            progress.update(task, completed=completed, text=format_count(records, "record"))
 
         def finish(self, skipped: int) -> None:
             progress.stop()
@@ -116,7 +116,7 @@ def reassignment_progress() -> Iterator[ShowReassignment]:
 
 
 def reassignment_line(progress: ReassignmentProgress) -> str:
-    text = f"{progress.partitions - progress.unfinished} of {progress.partitions} partitions reassigned"
+    text = f"{progress.partitions - progress.unfinished} of {format_count(progress.partitions, 'partition')} reassigned"
     if not progress.total_bytes:
         return text
     copied, total = format_size(progress.copied_bytes), format_size(progress.total_bytes)
@@ -155,7 +155,9 @@ def _reassignment_bar() -> Iterator[ShowReassignment]:
             nonlocal total, copied
             total = max(total, copied + progress.total_bytes)
             copied = max(copied, total - progress.total_bytes + progress.copied_bytes)
-            description = f"{progress.partitions - progress.unfinished}/{progress.partitions} partitions"
+            description = (
+                f"{progress.partitions - progress.unfinished}/{format_count(progress.partitions, 'partition')}"
+            )
             bar.update(task, description=description, total=total or None, completed=copied)
 
         yield show

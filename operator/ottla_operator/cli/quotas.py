@@ -46,7 +46,7 @@ def list_(
     named = dict(_read_entity(user, client_id, ip))
     found = call_brokers(bootstrap, command_config, quotas.describe_quotas)
     rows: list[dict[str, Any]] = [
-        {"entity": format_entity(entity), "quota": key, "value": value, "of": dict(entity)}
+        {"entity": format_entity(entity), "quota": key, "value": value, "entries": dict(entity)}
         for entity, values in sorted(found.items(), key=lambda it: format_entity(it[0]))
         for key, value in sorted(values.items())
         if named.items() <= dict(entity).items()

@@ -6,20 +6,24 @@ are counted too. For keys that means the same number of partitions, even if the 
 now; PartitionCounts remembers that number.
 """
 
+import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla_broker.wire.partitioner import partition_for_key
 from ottla_operator.cli.exit_codes import CommandError, ExitCode
+from ottla_operator.formatting import format_count
 from ottla_operator.kafka import offsets, topics
 from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.consumer import Consumer
 from ottla_operator.kafka.offsets import TopicPartition
-from ottla_operator.kafka.producer import Producer
+from ottla_operator.kafka.producer import DELIVERY_TIMEOUT_S, RETRIABLE_ERRORS, RETRY_PAUSE_S, Producer
 
 SAMPLED_RECORDS: Final = 50
 """Records at the end of a partition whose keys are checked."""
@@ -79,13 +83,13 @@ class ExistingRecords:
     async def prepare(self, name: str) -> None:
         """Called before the partition of a record is chosen. Raises CommandError if `partitions` is
         more than the topic has, or if no number is known and keys are not where the present number
-        puts them.
+        puts them. Raises KafkaError if a partition gets no leader: which of its records exist is
+        unknown.
         """
         if name in self._remaining:
             return
         await self.producer.count_partitions(name)  # creates the topic where the brokers create topics automatically
-        topic = await topics.describe_topic(self.client, name)
-        ends = await offsets.list_offsets(self.client, [topic], LATEST_TIMESTAMP)
+        topic, ends = await self._list_ends(name)
         if not self.if_empty:
             count = self.partitions or self.partition_counts.get(topic)
             if count is None:
@@ -93,7 +97,7 @@ class ExistingRecords:
                 if any(ends.values()):
                     await self._check_keys(topic, ends)
             if count > len(topic.partitions):
-                message = f"--partitions {count}: topic {name!r} has {len(topic.partitions)} partitions"
+                message = f"--partitions {count}: topic {name!r} has {format_count(len(topic.partitions), 'partition')}"
                 raise CommandError(ExitCode.usage, message)
             self.producer.fix_partitions(name, count)
             self.partition_counts.store(topic, count)
@@ -109,6 +113,20 @@ class ExistingRecords:
             remaining[partition] -= 1
         self.skipped += exists
         return exists
+
+    async def _list_ends(self, name: str) -> tuple[topics.TopicDescription, dict[TopicPartition, int]]:
+        """The topic, and the log end of each of its partitions. Waits for leaders as long as the
+        producer does. Raises KafkaError.
+        """
+        deadline = time.monotonic() + DELIVERY_TIMEOUT_S
+        while True:
+            topic = await topics.describe_topic(self.client, name)
+            try:
+                return topic, await offsets.require_offsets(self.client, topic, LATEST_TIMESTAMP)
+            except KafkaError as error:
+                if error.code not in RETRIABLE_ERRORS or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _check_keys(self, topic: topics.TopicDescription, ends: dict[TopicPartition, int]) -> None:
         """Checks that the keys at both ends of each partition belong to it. Raises CommandError for

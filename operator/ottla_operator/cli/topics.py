@@ -103,7 +103,7 @@ def describe(
         "lastKnownElr": "LAST KNOWN",
         "adding": "ADDING",
         "removing": "REMOVING",
-        "what": "PROBLEM",
+        "problem": "PROBLEM",
     }
     columns |= {field: heading for field, heading in optional.items() if any(it[field] for it in partitions)}
     print_rows(partitions, {**columns, "start": "START", "end": "END", "bytes": "BYTES"}, output)
@@ -144,7 +144,7 @@ async def _describe(client: KafkaClient, name: str, all_settings: bool) -> dict[
                 "start": starts.get((name, it.index)),
                 "end": ends.get((name, it.index)),
                 "bytes": sum(of_broker.get((name, it.index), 0) for of_broker in sizes.values()),
-                "what": problems.get(it.index, ""),
+                "problem": problems.get(it.index, ""),
             }
             for it in topic.partitions
         ],

@@ -39,6 +39,7 @@ async def describe_mirror(client: KafkaClient, name: str) -> ObservedMirror:
         {it.name: it.value or "" for it in result.configs if it.config_source == _SOURCE_MIRROR and not it.read_only},
         state.get("trouble", ""),
         json.loads(state.get("refused", "{}")),
+        state.get("target.error", ""),
     )
 
 

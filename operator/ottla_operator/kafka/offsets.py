@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from kio.static.primitive import i32
 
-from ottla_broker.wire.errors import ErrorCode
+from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.list_offsets import build_list_offsets
 from ottla_operator.kafka.client import KafkaClient, Unreachable, raise_for_error
 from ottla_operator.kafka.topics import TopicDescription
@@ -36,6 +36,22 @@ async def list_offsets(
         *(_list_offsets_of_leader(client, leader, partitions, time_ms) for leader, partitions in by_leader.items())
     )
     return {partition: offset for answer in answers for partition, offset in answer.items()}
+
+
+async def require_offsets(client: KafkaClient, topic: TopicDescription, time_ms: int) -> dict[TopicPartition, int]:
+    """Like `list_offsets`, of every partition of the topic. Raises KafkaError if one has no leader,
+    or its leader has just changed.
+    """
+    found = await list_offsets(client, [topic], time_ms)
+    for partition in topic.partitions:
+        if (topic.name, partition.index) not in found:
+            name = f"partition {topic.name}-{partition.index}"
+            if partition.leader < 0:
+                raise KafkaError(ErrorCode.leader_not_available, f"{name} has no leader")
+            raise KafkaError(
+                ErrorCode.not_leader_or_follower, f"{name} has another leader than broker {partition.leader}"
+            )
+    return found
 
 
 async def list_reachable_offsets(

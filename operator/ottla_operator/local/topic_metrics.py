@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla_broker.wire.errors import KafkaError
 from ottla_broker.wire.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla_operator.formatting import format_size
+from ottla_operator.formatting import format_count, format_size
 from ottla_operator.kafka import groups, log_dirs, offsets, topics
 from ottla_operator.kafka.client import InvalidAddress, KafkaClient, Unreachable, connect
 from ottla_operator.kafka.cluster import describe_cluster
@@ -169,4 +169,4 @@ class TopicMetrics:
             return
         progress = await measure_progress(client, targets)
         copied = f"{format_size(progress.copied_bytes)} of {format_size(progress.total_bytes)}"
-        self.view.moving[self.cluster] = f"{progress.unfinished} partitions moving, {copied} copied"
+        self.view.moving[self.cluster] = f"{format_count(progress.unfinished, 'partition')} moving, {copied} copied"

@@ -25,14 +25,13 @@ DEFAULT: Final = "the brokers' default"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`field`: path in the spec. `now`, `then`: before and after the change; `now` is empty where
-    nothing exists, and where `then` alone says what changes. `is_possible`: False for what will be
-    refused, for the reason in `then`.
+    """`field`: path in the spec. `current`: empty where nothing exists, and where `desired` alone
+    says what changes. `is_possible`: False for what will be refused, for the reason in `desired`.
     """
 
     field: str
-    now: str
-    then: str
+    current: str
+    desired: str
     is_possible: bool = True
 
 

@@ -31,6 +31,8 @@ UNREPORTED: Final = "Unreported"
 """State of a partition that no broker reports now. It only means that its lag is unknown."""
 REFUSED: Final = "Refused"
 """State of a topic that no records are copied into."""
+FAILED: Final = "Failed"
+"""State of a mirror whose last synchronisation an error of the target has ended."""
 
 SCHEMAS_COPIED: Final = "SchemasCopied"
 UNKNOWN: Final = -1
@@ -84,11 +86,13 @@ class ObservedMirrorPartition:
 class ObservedMirror:
     """A mirror as the controller reports it. `settings`: those that are set. `source_error`: why
     the source cannot be read; empty if it can. `refused_topics`: topic of the target → why nothing
-    is copied into it."""
+    is copied into it. `target_error`: the error of the target that ended the last synchronisation;
+    empty if none did."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     source_error: str = ""
     refused_topics: Mapping[str, str] = field(default_factory=dict)
+    target_error: str = ""
 
 
 def mirror_settings(mirror: Mirror, source: str) -> dict[str, str]:
@@ -157,7 +161,7 @@ def evaluate_mirror(
         return Stalled(DIVERGED, _describe_divergence(diverged))
     if desired[ROLE] == FAILED_OVER:
         if opening := [it for it in reported if it.state != FAILED_OVER]:
-            message = f"{len(opening)} of {len(reported)} partitions are not writable yet"
+            message = f"{len(opening)} of {format_count(len(reported), 'partition')} not writable yet"
             return Reconciling(FAILING_OVER, message)
         return Ready(_describe_failover(reported), FAILED_OVER)
     if desired[ROLE] == PAUSED:
@@ -166,6 +170,8 @@ def evaluate_mirror(
         return Reconciling("SourceUnreachable", f"{_name(unreachable[0])}: {unreachable[0].reason}")
     if observed.source_error:
         return Reconciling("SourceUnreachable", observed.source_error)
+    if observed.target_error:
+        return Reconciling("RetryingAfterError", observed.target_error)
     if failed_over := sorted({it.topic for it in reported if it.state in (FAILED_OVER, FAILING_OVER)}):
         refused = next((it for it in failed_over if it in observed.refused_topics), None)
         if refused is None:
@@ -299,8 +305,9 @@ def _describe_divergence(partitions: Sequence[ObservedMirrorPartition]) -> str:
     counted = [f"{_name(it)}: {it.diverging_records}" for it in partitions if it.diverging_records]
     if not counted:
         return f"{_name(partitions[0])} is stopped: {partitions[0].reason}"
+    count = sum(it.diverging_records for it in partitions)
     return (
-        f"{sum(it.diverging_records for it in partitions)} records are here and not at the source "
+        f"{format_count(count, 'record')} {'is' if count == 1 else 'are'} here and not at the source "
         f"({format_list(counted, MAX_LISTED)}); onDivergence: Truncate writes them to files and truncates the logs"
     )
 
@@ -322,7 +329,8 @@ def _describe_failover(partitions: Sequence[ObservedMirrorPartition]) -> str:
         return "failed over; no broker reports a copied partition now"
     unknown = sum(it.lag == UNKNOWN for it in partitions)
     never = f", and was never reached for {format_count(unknown, 'partition')}" if unknown else ""
-    return f"open for writing; the source was {_known_lag(partitions)} records ahead when last reached{never}"
+    ahead = format_count(_known_lag(partitions), "record")
+    return f"open for writing; the source was {ahead} ahead when last reached{never}"
 
 
 def _known_lag(partitions: Iterable[ObservedMirrorPartition]) -> int:

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from ottla_broker.metadata.cells import divide_into_cells
 from ottla_broker.metadata.placement import UsableBroker
+from ottla_operator.formatting import format_count
 from ottla_operator.plan.balance_replicas import balance_replicas
 from ottla_operator.plan.home_cells import HomeRequest, balanced_cells, nearest_cells
 from ottla_operator.plan.moves import Move, PartitionReplicas, planned_move
@@ -120,9 +121,11 @@ def _drain(layout: ReplicaLayout, leaving: Collection[int]) -> set[tuple[int, in
     for index, partition in enumerate(layout.partitions):
         for old in [broker for broker in partition.replicas if broker in leaving]:
             if (new := _replace(layout, index, old)) is None:
+                count = len(partition.replicas)
+                replicas = f"{format_count(count, 'replica')}, which {'needs' if count == 1 else 'need'}"
                 raise ImpossibleAssignment(
-                    f"{partition.topic}-{partition.partition} has {len(partition.replicas)} replicas, which need as "
-                    f"many brokers; without {', '.join(map(str, sorted(leaving)))} there {_available(layout)}"
+                    f"{partition.topic}-{partition.partition} has {replicas} as many brokers; "
+                    f"without {', '.join(map(str, sorted(leaving)))} there {_available(layout)}"
                 )
             added.add((index, new))
     return added

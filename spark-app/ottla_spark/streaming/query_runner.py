@@ -31,9 +31,8 @@ from ottla_spark.errors import BrokersUnavailable, PipelineError, describe_error
 from ottla_spark.launch import SparkLaunch
 from ottla_spark.librdkafka_properties import to_librdkafka
 from ottla_spark.progress import BatchProgress, ProgressLog, QueryOffsets, format_lag
-from ottla_spark.reader_schemas import check_registry, fields_needing_registry, resolve_schemas
+from ottla_spark.reader_schemas import connect_registry, resolve_schemas
 from ottla_spark.runtime_environment import RuntimeEnvironment
-from ottla_spark.schema_registry import registry_of
 from ottla_spark.spark_conf import SHUFFLE_PARTITIONS, spark_interval
 from ottla_spark.streaming import checkpoint, dead_letters, session, sink, source, transform
 from ottla_spark.streaming.batch_writers import batch_writer
@@ -69,8 +68,7 @@ def run_queries(
 ) -> None:
     """Starts Spark, runs the queries until they end, and stops Spark. Raises PipelineError."""
     tracer = open_tracer(pipeline.name, os.environ)
-    registry = registry_of(environment.registry, environment.client_properties)
-    check_registry(registry, fields_needing_registry(pipeline))
+    registry = connect_registry(pipeline, environment.registry, environment.client_properties)
     pipeline = resolve_schemas(pipeline, registry)
     try:
         spark = session.start_session(pipeline.name, launch.conf, launch.scratch, launch.jvm)

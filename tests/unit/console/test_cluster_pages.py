@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ottla_broker.console.metadata_records import decode_rows
 from ottla_broker.metadata.image import TOPIC_RESOURCE, TopicImage
 from ottla_broker.metadata.records import (
+    NO_LEADER,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
@@ -45,6 +46,13 @@ async def test_departure_of_the_only_broker_takes_its_partitions_offline(tmp_pat
         (broker,) = console.broker.image.brokers
         page = (await console.get(f"/cluster/departure?broker={broker}")).text
         assert "2 partitions would be offline until the broker returns." in page
+        partitions = console.broker.image.topics["t"].partitions
+        before = dict(partitions)
+        partitions |= {index: replace(one, leader=NO_LEADER) for index, one in before.items()}
+        offline = (await console.get(f"/cluster/departure?broker={broker}")).text
+        assert "would be offline" not in offline and "Every partition would keep a leader" not in offline
+        assert "2 partitions with a replica on the broker are offline already." in offline
+        partitions |= before
         assert (await console.get("/cluster/departure?broker=99")).status == 404
         assert (await console.get("/cluster/departure?broker=x")).status == 400
         assert "None: every partition has a leader" in (await console.get("/cluster")).text

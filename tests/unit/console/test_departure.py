@@ -36,15 +36,18 @@ def test_each_partition_is_counted_once_with_its_worst_effect() -> None:
         partition((1, 2, 3), (1, 2), 2, 2),
         partition((1, 2, 3), (1, 2, 3), 2, 3),
         partition((2, 3, 4), (2, 3, 4), 2, 4),
+        partition((1, 5), (5,), NO_LEADER, 5),
+        partition((1, 2, 3), (2,), 2, 6),
         min_insync=2,
     )
     assert {kind: [one.partition for one in named] for kind, named in departure.named.items()} == {
         "offline": [0],
+        "already_offline": [5],
         "below_min_isr": [2],
         "unclean": [],
         "new_leader": [1],
     }
-    assert (departure.replicas, departure.unaffected, dict(departure.leaders)) == (4, 1, {2: 1})
+    assert (departure.replicas, departure.unaffected, dict(departure.leaders)) == (6, 2, {2: 1})
 
 
 def test_a_replica_without_all_records_leads_only_where_the_topic_allows_it() -> None:
@@ -88,8 +91,9 @@ def test_departure_counts_every_replica_once_and_elects_only_brokers_that_remain
         for one in named:
             assert one.after.leader != broker
             assert one.after.leader == NO_LEADER or one.after.leader in set(unfenced) - {broker}
-            assert (one.after.leader == NO_LEADER) == (kind == "offline")
+            assert (one.after.leader == NO_LEADER) == (kind in ("offline", "already_offline"))
             assert kind != "offline" or one.before.leader != NO_LEADER
+            assert kind != "already_offline" or one.before.leader == NO_LEADER
             assert kind == "unclean" or one.after.leader in (NO_LEADER, *one.before.isr)
             assert kind != "unclean" or allow_unclean
     if broker not in unfenced and not allow_unclean:  # the broker is fenced already

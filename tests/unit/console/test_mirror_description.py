@@ -52,6 +52,13 @@ def test_silent_source_may_have_more_records_than_are_known() -> None:
     ]
 
 
+def test_error_of_the_target_is_not_the_sources() -> None:
+    problems = ReportedMirrorProblems(target_error="the target cluster: security_disabled")
+    assert unmet_checks(COPIED, problems=problems) == [
+        "Topics, groups and access rules are not synchronised: the target cluster: security_disabled."
+    ]
+
+
 def test_partitions_that_need_an_operator_and_refused_topics_are_named() -> None:
     stopped = changed_status(state="Stopped", why="the source has lost records")
     texts = unmet_checks(*[stopped] * 5, problems=ReportedMirrorProblems(refused={"u": "it exists here"}))

@@ -144,3 +144,5 @@ def test_a_roll_that_waits_for_many_partitions_names_the_first() -> None:
     named = list(describe_roll(RollReport((2,), "image", blocked_by=(BLOCKER,) * 25), lambda _: True))
     assert len(named) == MAX_BLOCKERS + 2
     assert named[-1] == "15 more partitions hold it up."
+    *_, last = describe_roll(RollReport((2,), "image", blocked_by=(BLOCKER,) * (MAX_BLOCKERS + 1)), lambda _: True)
+    assert last == "1 more partition holds it up."

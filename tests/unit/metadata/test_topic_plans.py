@@ -106,6 +106,9 @@ def test_the_partition_count_cannot_decrease() -> None:
     apply_encoded(image, TopicPlanner(image).plan_creation(NewTopic("t", 3, 1), TOPIC_ID))
     with pytest.raises(KafkaError, match="has 3 partitions; 2 is not more"):
         plan_partition_growth(image, "t", 2, None)
+    apply_encoded(image, TopicPlanner(image).plan_creation(NewTopic("u", 1, 1), UUID(int=9)))
+    with pytest.raises(KafkaError, match="has 1 partition; 1 is not more"):
+        plan_partition_growth(image, "u", 1, None)
 
 
 def test_an_unknown_record_type_is_refused() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kio.schema.offset_fetch.v7.request import OffsetFetchRequest
 
 from ottla_broker.mirroring.group_offsets import CommittedOffset, GroupOffsetSync, offsets_to_commit, rename_topics
+from ottla_broker.mirroring.target_errors import TargetClusterError
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 
@@ -81,7 +82,7 @@ class FakeCluster:
 async def sync_once(sync: GroupOffsetSync) -> Exception | None:
     try:
         await sync.sync_groups({"t": "t"})
-    except (KafkaError, TimeoutError) as reason:
+    except (KafkaError, TimeoutError, TargetClusterError) as reason:
         return reason
     return None
 
@@ -90,8 +91,9 @@ def test_error_of_one_group_does_not_stop_the_others() -> None:
     source, target = FakeCluster({"a": 7, "b": 8}), FakeCluster()
     target.errors["a"] = KafkaError(ErrorCode.offset_metadata_too_large)
     sync = GroupOffsetSync(("*",), cast(Client, source), cast(Client, target))
-    assert asyncio.run(sync_once(sync)) is target.errors["a"], "the error is raised after the other groups"
-    assert target.groups == {"b": 8}
+    raised = asyncio.run(sync_once(sync))
+    assert isinstance(raised, TargetClusterError) and raised.__cause__ is target.errors["a"]
+    assert target.groups == {"b": 8}, "the error is raised after the other groups"
     del target.errors["a"]
     assert asyncio.run(sync_once(sync)) is None
     assert target.groups == {"a": 7, "b": 8}
@@ -105,3 +107,13 @@ def test_unresponsive_coordinator_does_not_block_other_groups() -> None:
         assert isinstance(asyncio.run(sync_once(sync)), TimeoutError)
     assert target.groups == {"c": 8}
     assert source.requested_groups[-2:] == ["c", "a"], "only one unresponsive coordinator is tried per run"
+
+
+def test_unresponsive_coordinator_of_the_target_is_not_the_sources() -> None:
+    source, target = FakeCluster({"a": 6, "b": 7}), FakeCluster()
+    target.errors["a"] = TimeoutError()
+    sync = GroupOffsetSync(("*",), cast(Client, source), cast(Client, target))
+    for _ in range(2):
+        raised = asyncio.run(sync_once(sync))
+        assert isinstance(raised, TargetClusterError) and str(raised) == "no response in time"
+    assert target.groups == {"b": 7}

@@ -187,7 +187,7 @@ def test_pipeline_diff_names_changes_and_how_to_apply_them(tmp_path: Path) -> No
     found = ottla("pipeline", "diff", old, new, "-o", "json")
     assert found.returncode == 1
     answer = json.loads(found.stdout)
-    assert [(it["field"], it["verdict"]) for it in answer["changes"]] == [("checkpoint", "new")]
+    assert [(it["field"], it["checkpoint"]) for it in answer["changes"]] == [("checkpoint", "new")]
     assert "suspend the old version" in answer["plan"][0]
     missing = ottla("pipeline", "diff", old, new, "--name", "q")
     assert (missing.returncode, missing.stderr) == (3, f"ottla: {old}: there is no Pipeline q\n")

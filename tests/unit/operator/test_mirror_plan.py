@@ -138,6 +138,8 @@ def test_states_of_partitions_become_conditions() -> None:
     assert evaluate(failed_over, [partition(state=UNREPORTED)]) == Ready(
         "failed over; no broker reports a copied partition now", FAILED_OVER
     )
+    ahead = evaluate(failed_over, [partition(state=FAILED_OVER, lag=1)])
+    assert ahead == Ready("open for writing; the source was 1 record ahead when last reached", FAILED_OVER)
     assert evaluate(mirror_settings(mirror(role="Paused"), "w:9092"), [partition(state="Paused")]).reason == "Paused"
 
 
@@ -186,6 +188,8 @@ def test_diverging_records_stall_the_mirror() -> None:
     ]
     many = [partition(index, "Diverged", 9, diverging_records=1) for index in range(5)]
     assert "(t-0: 1, t-1: 1, t-2: 1 and 2 more)" in evaluate(desired, many).message
+    one = evaluate(desired, [partition(0, "Diverged", 9, diverging_records=1)])
+    assert one.message.startswith("1 record is here and not at the source (t-0: 1); ")
     unproven = [partition(0, "Diverged", 9, reason="the source does not say")]
     assert evaluate(desired, unproven).message == "t-0 is stopped: the source does not say"
     (topic,) = status(desired, partitions)["topics"]
@@ -215,6 +219,8 @@ def test_refused_topics_are_reported() -> None:
     error = "the source at w:9092: Authentication failed"
     for partitions in ([], [partition()]):
         assert evaluate(desired, partitions, source_error=error) == Reconciling("SourceUnreachable", error)
+        error_here = "the target cluster: coordinator_load_in_progress"
+        assert evaluate(desired, partitions, target_error=error_here) == Reconciling("RetryingAfterError", error_here)
     reason = "a topic of that name exists and is not mirrored: delete it, or exclude it from the mirror's topics"
     refused = {"x": reason, "y": "the source's topic 'y' has records from this cluster"}
     assert evaluate(desired, [], refused_topics=refused) == Reconciling(

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 OPERATOR = ROOT / "operator" / "ottla_operator"
 REASON_ARGUMENT = {"Ready": 1, "Reconciling": 0, "Stalled": 0, "ExtraCondition": 2, "record_event": 1, "record": 1}
 REASON_ARGUMENT |= {"_record_event": 0, "_find_cluster": 2, "ClusterEvent": 0}
-CAMEL_CASE = re.compile("[A-Z][A-Za-z]+")
+CAMEL_CASE = re.compile("[A-Z]+[a-z][A-Za-z]+")
 LISTED = {reason.name for _, section in reasons.SECTIONS for reason in section}
 
 

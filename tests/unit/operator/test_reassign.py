@@ -162,7 +162,7 @@ def test_draining_empties_a_broker_and_moves_nothing_else(
     )
     rest = [it for it in places if it.broker not in leaving]
     if any(len(it.replicas) > len(rest) for it in partitions if leaving & set(it.replicas)):
-        with pytest.raises(ImpossibleAssignment, match="need as many brokers"):
+        with pytest.raises(ImpossibleAssignment, match=r"needs? as many brokers"):
             drain_brokers(partitions, places, leaving)
         return
     moves = drain_brokers(partitions, places, leaving)

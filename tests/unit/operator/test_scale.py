@@ -60,7 +60,7 @@ def test_scaling_ends_with_the_desired_brokers(
                 spread = brokers
             case ScalingBlocked(reason):
                 assert after < min(before, factor)
-                assert "replicas, which need as many brokers" in reason
+                assert "as many brokers; without" in reason
                 assert present > desired
                 assert found == original, "a scaling that cannot be completed was started"
                 return

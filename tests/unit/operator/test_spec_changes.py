@@ -80,7 +80,7 @@ def compare(before: Json, after: Json) -> list[SpecChange]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "path", "to", "field", "verdict"),
+    ("spec", "path", "to", "field", "checkpoint"),
     [
         (STATELESS, ("sources", "more"), {"topic": "t", "format": FORMAT}, "sources.more", "new"),
         (STATELESS, ("sources", "events", "topic"), "other", "sources.events.topic", "new"),
@@ -118,17 +118,17 @@ def compare(before: Json, after: Json) -> list[SpecChange]:
     ],
 )  # fmt: skip
 def test_each_change_is_named_with_its_effect_on_the_checkpoint(
-    spec: Json, path: tuple[str | int, ...], to: object, field: str, verdict: str
+    spec: Json, path: tuple[str | int, ...], to: object, field: str, checkpoint: str
 ) -> None:
     (change,) = compare(spec, with_value(spec, *path, to=to))
-    assert (change.field, change.verdict) == (field, verdict)
+    assert (change.field, change.checkpoint) == (field, checkpoint)
     assert change.before != change.after
-    assert change.why
+    assert change.reason
 
 
 def test_renamed_step_with_state_is_another_computation() -> None:
     after = with_value(with_value(STATEFUL, "transforms", 1, "name", to="daily"), "sinks", 0, "from", to="daily")
-    assert [(it.field, it.verdict) for it in compare(STATEFUL, after)] == [
+    assert [(it.field, it.checkpoint) for it in compare(STATEFUL, after)] == [
         ("transforms.hourly", "new"),
         ("transforms.daily", "new"),
         ("sinks.hourly", "keeps"),
@@ -139,7 +139,7 @@ def test_renamed_step_with_state_is_another_computation() -> None:
 def test_longer_deduplication_keeps_the_checkpoint_and_another_kind_does_not() -> None:
     within = with_value(STATELESS, "dedupe", to={"columns": ["id"], "within": "1h"})
     (change,) = compare(within, with_value(within, "dedupe", "within", to="2h"))
-    assert (change.field, change.before, change.after, change.verdict) == ("dedupe.within", "1h", "2h", "keeps")
+    assert (change.field, change.before, change.after, change.checkpoint) == ("dedupe.within", "1h", "2h", "keeps")
     assert needs_new_checkpoint(compare(within, with_value(within, "dedupe", "within", to=None)))
     assert needs_new_checkpoint(compare(within, with_value(within, "dedupe", "columns", to=["city"])))
 

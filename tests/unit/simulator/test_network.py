@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Any
 
@@ -207,5 +208,28 @@ def test_data_of_a_stalled_connection_arrives_unless_the_sender_loses_power(lose
             assert received == []
         await asyncio.sleep(1)
         assert b"".join(received) == (b"" if loses_power else b"late")
+
+    run_on_network(main)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda network: network.links_cut([("driver", "server"), ("server", "driver")]),
+        lambda network: network.links_slowed([("driver", "server"), ("server", "driver")], 3.0),
+        lambda network: network.packets_delayed(lambda *_: True, 5.0),
+        lambda network: network.connections_stalled(lambda *_: True),
+    ],
+)
+def test_fault_ends_when_its_block_fails(fault: Callable[[SimulatedNetwork], AbstractContextManager[object]]) -> None:
+    async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
+        await serve_echo(loop)
+        reader, writer = await connect()
+        with pytest.raises(TimeoutError), fault(network):
+            writer.write(b"late")
+            await asyncio.wait_for(reader.readexactly(4), 1)
+        assert await asyncio.wait_for(reader.readexactly(4), 10) == b"late"
+        writer.write(b"fast")
+        assert await asyncio.wait_for(reader.readexactly(4), 1) == b"fast"
 
     run_on_network(main)

@@ -68,6 +68,7 @@ def test_lines_are_written_at_intervals_and_end_when_the_pipeline_is_live() -> N
         "████░░░░░░░░░░░░░░░░░░░░  20%  1,000 of 5,000 records  250/s  16 s left",
         "caught up with 5,000 records after 12 s; live",
     ]
+    assert format_catch_up(start_catch_up(1, 0, 2)) == "caught up with 1 record after 2 s; live"
 
 
 def test_terminal_shows_a_bar_that_is_replaced() -> None:

@@ -46,9 +46,11 @@ async def run_traced_broker(folder: Path, collector: Collector, ratio: str = "1"
         traced = TracedBroker(broker, tracer, Server(broker, sample_trace=tracer.sample))
         traced.send(plain_requests.metadata_request(TOPIC))
         await wait_until(lambda: any(one.topic == TOPIC and one.is_leader for one in broker.partitions))
-        yield traced
-        await asyncio.sleep(0)  # spans are made in the next turn
-        await tracer.close()
+        try:
+            yield traced
+            await asyncio.sleep(0)  # spans are made in the next turn
+        finally:
+            await tracer.close()
 
 
 @async_test

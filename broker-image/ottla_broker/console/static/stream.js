@@ -3,17 +3,19 @@
 (() => {
   const MAX_ROWS = 500;
   const count = (value) => value.toLocaleString("en");
+  const countNoun = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+  const are = (value) => (value === 1 ? "is" : "are");
 
   function describe(progress, mode) {
     const parts = [`${count(progress.scanned)} read`, `${count(progress.found)} found`, `${count(progress.rate)} a second`];
     if (mode === "follow") { parts[2] = "waiting for more"; }
     else if (progress.done && progress.left === 0) { parts[2] = "everything is read"; }
-    else if (progress.done) { parts[2] = `stopped, ${count(progress.left)} offsets are not read`; }
+    else if (progress.done) { parts[2] = `stopped, ${countNoun(progress.left, "offset")} ${are(progress.left)} not read`; }
     else {
       parts.push(`${count(progress.left)} left`);
       if (progress.rate > 0) { parts.push(`about ${count(Math.ceil(progress.left / progress.rate))} s`); }
     }
-    if (progress.deleted) { parts.push(`${count(progress.deleted)} offsets deleted by retention meanwhile`); }
+    if (progress.deleted) { parts.push(`${countNoun(progress.deleted, "offset")} deleted by retention meanwhile`); }
     return parts.join(" · ");
   }
 
@@ -49,7 +51,7 @@
         while (rows.rows.length > MAX_ROWS) { rows.deleteRow(mode === "follow" ? -1 : 0); }
       }
       status.textContent = describe(last, mode);
-      if (last.failed) { showProblem(`The filter has no result for ${count(last.failed)} records, which are left out. The first: ${last.failure}`); }
+      if (last.failed) { showProblem(`The filter has no result for ${countNoun(last.failed, "record")}, which ${are(last.failed)} left out. The first: ${last.failure}`); }
       if (last.done) { finish(); }
     };
     source.onerror = () => { showProblem("The connection to the broker is lost, or the search was refused."); finish(); };

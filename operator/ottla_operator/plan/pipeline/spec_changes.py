@@ -17,7 +17,7 @@ from ottla_operator.resources.pipeline import Pipeline, PipelineSpec
 from ottla_operator.resources.sinks import SINK_TARGETS, Sink
 from ottla_operator.resources.transforms import Transform
 
-Verdict = Literal["keeps", "depends", "new"]
+CheckpointEffect = Literal["keeps", "depends", "new"]
 
 FIXED_CONF: Final = ("spark.sql.shuffle.partitions", "spark.sql.streaming.stateStore.providerClass")
 """Spark's properties that the checkpoint fixes with its first batch."""
@@ -31,21 +31,21 @@ _COMPARED_BY_PART: Final = frozenset({"sources", "transforms", "sinks", "dedupe"
 
 @dataclass(frozen=True, slots=True)
 class SpecChange:
-    """`field`: path in the spec. `before`, `after`: values, empty where there is none. `verdict`:
-    whether the checkpoint can be kept. `why`: the cause, or what the change does to the rows.
+    """`field`: path in the spec. `before`, `after`: values, empty where there is none.
+    `checkpoint`: whether it can be kept. `reason`: the cause, or what the change does to the rows.
     """
 
     field: str
     before: str
     after: str
-    verdict: Verdict
-    why: str
+    checkpoint: CheckpointEffect
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    verdict: Verdict
-    why: str
+    checkpoint: CheckpointEffect
+    reason: str
 
 
 _NEXT_START: Final = _Effect("keeps", "applies from the next start")
@@ -97,7 +97,7 @@ def compare_specs(before: Pipeline, after: Pipeline) -> list[SpecChange]:
 
 
 def needs_new_checkpoint(changes: Sequence[SpecChange]) -> bool:
-    return any(it.verdict == "new" for it in changes)
+    return any(it.checkpoint == "new" for it in changes)
 
 
 def plan_migration(name: str, changes: Sequence[SpecChange]) -> list[str]:
@@ -115,7 +115,7 @@ def plan_migration(name: str, changes: Sequence[SpecChange]) -> list[str]:
             "spec.replaces",
             "delete the old checkpoint when the results are right",
         ]
-    if any(it.verdict == "depends" for it in changes):
+    if any(it.checkpoint == "depends" for it in changes):
         return [
             "apply the new version: it continues from the checkpoint",
             "if it fails because the state has changed, apply the old version again, which continues too, or follow "
@@ -258,7 +258,7 @@ def _fields(before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterator[t
 
 def _field_change(field: str, before: Json, after: Json, effect: _Effect) -> Iterator[SpecChange]:
     if before != after:
-        yield SpecChange(field, _text(before), _text(after), effect.verdict, effect.why)
+        yield SpecChange(field, _text(before), _text(after), effect.checkpoint, effect.reason)
 
 
 def _text(value: Json) -> str:
