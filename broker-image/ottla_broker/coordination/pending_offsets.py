@@ -57,8 +57,8 @@ class PendingOffsets:
                         self._forget(key)
 
     def mark_ending(self, producer_id: int) -> None:
-        """Called before the marker is appended. No commit may be appended after the marker unless its
-        transaction is verified again: it would begin a transaction that no marker ends. Commits
+        """Called before the marker is appended. No commit may be appended after the marker unless
+        its transaction is verified again: it would begin a transaction that no marker ends. Commits
         that were appended before it may still be added.
         """
         self._ending.add(producer_id)
