@@ -67,8 +67,8 @@ def failover(
 ) -> None:
     """Stop copying and make topics writable.
 
-    If a Mirror resource declares the mirror, set spec.role to FailedOver there. Otherwise the
-    resource is Stalled until its role matches.
+    If a Mirror resource declares the mirror, set its spec.role to FailedOver instead of using this
+    command. After this command, the resource is Stalled until its role is FailedOver too.
     """
 
     async def observe(client: KafkaClient) -> list[plan.ObservedMirrorPartition]:
@@ -95,8 +95,8 @@ def failover(
 
 
 def _describe_losses(partitions: list[plan.ObservedMirrorPartition], missing: int, unknown: int) -> str:
-    """Describes the records that the target would not have after a failover, and the partitions
-    whose lag or source's end is unknown.
+    """Describes the records that the target would not have after a failover, the partitions whose
+    lag is unknown, and those whose source does not respond.
     """
     text = f"{format_count(missing, 'record')} of the source {'is' if missing == 1 else 'are'} not copied"
     if unknown:

@@ -73,7 +73,7 @@ def reassign(
     if plan is not None and (to or replicas):
         raise typer.BadParameter("--plan excludes --to and --replicas")
     if cancel and (plan or to or replicas or rate):
-        raise typer.BadParameter("--cancel can be combined only with topics")
+        raise typer.BadParameter("--cancel excludes --plan, --to, --replicas and --throttle")
     if not (any(selections) or cancel or watch):
         raise typer.BadParameter("nothing to reassign: give topics, --all, --plan FILE, --cancel or --watch")
 
@@ -135,7 +135,7 @@ def _decide_moves(
         _check_brokers_up(inputs, ids, "--to")
         brokers = [it for it in brokers if it.broker in ids]
         drained = {broker for it in before for broker in it.replicas} - ids
-        registered = ()  # the named brokers are divided among themselves
+        registered = ()  # cells are formed from the named brokers only
     after = before
     try:
         if replication_factor is not None:

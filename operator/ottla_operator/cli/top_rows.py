@@ -62,7 +62,9 @@ class Rates:
     def _rate(
         self, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int], partition: TopicPartition
     ) -> float:
-        """0 for a partition that was created again, or whose offsets were reset."""
+        """0 if the offset went back, because the partition was created again or offsets were reset,
+        and 0 if a sample lacks it.
+        """
         if partition not in before or partition not in after or self.elapsed_s <= 0:
             return 0.0
         return max(0, after[partition] - before[partition]) / self.elapsed_s
@@ -109,7 +111,7 @@ def topic_rows(rates: Rates) -> list[Row]:
         problems.setdefault(problem.topic, Counter())[problem.kind] += 1
     return [
         {
-            **_count_records(rates, topic),
+            **_topic_columns(rates, topic),
             "bytes": sizes.get(topic.name),
             "bytesPerSecond": byte_rates.get(topic.name, 0.0),
             "problem": _describe_problems(problems.get(topic.name, Counter())),
@@ -118,8 +120,8 @@ def topic_rows(rates: Rates) -> list[Row]:
     ]
 
 
-def _count_records(rates: Rates, topic: TopicDescription) -> Row:
-    """The columns of a topic that do not need sizes."""
+def _topic_columns(rates: Rates, topic: TopicDescription) -> Row:
+    """The columns of a topic from its name to `recordsPerSecond`."""
     sample, partitions = rates.now, [(topic.name, it.index) for it in topic.partitions]
     is_known = all(it in sample.ends and it in sample.starts for it in partitions)
     return {

@@ -36,11 +36,14 @@ class BrokerConnections:
     _logins: dict[str, LoginSecret] = field(default_factory=dict)
     _authorities: dict[str, str] = field(default_factory=dict)
 
-    async def prepare(
+    async def prepare_login(
         self, cluster: Cluster, login: InterBrokerLogin, observed: ClusterObjects, due_rotation: str
     ) -> LoginSecret | None:
-        """Creates the passwords if there are none. None if no broker has a login and none is to get
-        one. `due_rotation`: new passwords need no rotation for this time. Raises Blocked.
+        """Returns the Secret with the passwords, and creates it if it is missing; None if no broker
+        has a login or is to get one. Called once in each reconcile of the Cluster: later
+        connections use this login, and read the authorities again. `due_rotation`: the
+        `spec.rotatePasswordsAt` that is due, for which a new Secret needs no rotation. Raises
+        Blocked.
         """
         self._authorities.pop(cluster.metadata.uid, None)
         if not login and not any(it.login for it in observed.pods.values()):

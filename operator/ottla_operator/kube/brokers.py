@@ -107,7 +107,7 @@ class PodPlatform:
         await self._check_console_secrets(cluster)
         login = plan_login(cluster, [it.login for it in observed.pods.values()])
         now = datetime.datetime.now(datetime.UTC)
-        login_secret = await self._connections.prepare(cluster, login, observed, due_rotation(cluster, now))
+        login_secret = await self._connections.prepare_login(cluster, login, observed, due_rotation(cluster, now))
         count = max(existing, cluster.spec.replicas)
         annotations = observed.state_annotations
         if stateful_set is None and await may_found_cluster(self.api, resource, cluster):

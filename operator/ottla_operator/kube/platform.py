@@ -7,7 +7,7 @@ from ottla_operator.kube.brokers import PodBrokerSet, PodPlatform
 from ottla_operator.kube.kinds import ACCESS_POLICY, CLUSTER, CONFIG_MAP, TOPIC, USER, kind_of
 from ottla_operator.kube.owned_resources import OwnedResources, is_owned_by
 from ottla_operator.kube.pipelines import PipelineLauncher, PodLaunch
-from ottla_operator.kube.records import TOPICS, USERS, read_records, write_records
+from ottla_operator.kube.resource_records import TOPICS, USERS, read_resource_records, write_resource_records
 from ottla_operator.kube.secrets import read_secrets
 from ottla_operator.kube.status_writer import EventRecorder, StatusWriter
 from ottla_operator.kube.user_secrets import read_user_secret, write_user_secret
@@ -113,10 +113,10 @@ class KubePlatform:
         return None if found is None else str(found["metadata"]["uid"])
 
     async def read_deletion_records(self, cluster: Key) -> dict[str, DeletionRecord]:
-        return parse_records(DeletionRecord, await read_records(self.api, cluster, TOPICS))
+        return parse_records(DeletionRecord, await read_resource_records(self.api, cluster, TOPICS))
 
     async def write_deletion_records(self, cluster: Json, records: Mapping[str, DeletionRecord]) -> None:
-        await write_records(self.api, cluster, TOPICS, records)
+        await write_resource_records(self.api, cluster, TOPICS, records)
 
     async def ensure_topic_pipeline(self, topic: Json, pipeline: Json) -> Json | None:
         cached = self._find_topic_pipeline(topic, pipeline["metadata"]["name"])
@@ -153,10 +153,10 @@ class KubePlatform:
         await self._owned_resources.delete(owner, await self.find_user(cluster, name))
 
     async def read_user_records(self, cluster: Key) -> dict[str, UserRecord]:
-        return parse_records(UserRecord, await read_records(self.api, cluster, USERS))
+        return parse_records(UserRecord, await read_resource_records(self.api, cluster, USERS))
 
     async def write_user_records(self, cluster: Json, records: Mapping[str, UserRecord]) -> None:
-        await write_records(self.api, cluster, USERS, records)
+        await write_resource_records(self.api, cluster, USERS, records)
 
     async def read_user_secret(self, cluster: Cluster, user: User) -> Contents:
         metadata = user.metadata

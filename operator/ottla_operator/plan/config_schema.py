@@ -2,9 +2,10 @@
 server refuses an invalid value at admission.
 
 A name that is in no table stays possible here, because prefixes cannot be listed and a schema that
-lists all names would drop the others silently. The operator refuses it before any broker is
-restarted (`refused_settings.py`). Booleans may be written with quotes or without, and a value may
-refer to the broker's environment (`${env:NAME}`).
+lists all names would drop the others silently. In a Cluster, the operator refuses a name that
+brokers do not accept before any broker is restarted (`refused_settings.py`). Booleans may be
+written with quotes or without. A value may refer to the broker's environment (`${env:NAME}`),
+except where the allowed values are a list of words.
 """
 
 from collections.abc import Mapping

@@ -12,7 +12,7 @@ POD_COMPONENTS: Final = frozenset({DRIVER, EXECUTOR})
 OTHER: Final = "pipeline"
 """Component of objects that are neither of the two."""
 FINISHED: Final = "ottla.dev/finished"
-"""Annotation of the Deployment: ConfigMap of the pipeline whose driver has read everything and
+"""Annotation of the Deployment: name of the ConfigMap with which the driver has read everything and
 exited.
 """
 LOGIN: Final = "ottla.dev/login"
@@ -51,7 +51,7 @@ def metadata(
 
 
 def driver(pipeline: Pipeline) -> str:
-    """Name of the Deployment and of the driver's ServiceAccount."""
+    """Name of the Deployment, and of the driver's ServiceAccount, Role and RoleBinding."""
     return f"{pipeline.name}-driver"
 
 

@@ -1,5 +1,5 @@
-"""Records of Topics and Users, so that the operator can still act on their deletion when the
-resources are gone: JSON in a ConfigMap, which is deleted with the Cluster.
+"""What the operator remembers of Topics and Users, so that it can still act on their deletion when
+the resources are gone. Each kind has a ConfigMap with JSON, which is deleted with the Cluster.
 """
 
 import json
@@ -17,7 +17,7 @@ USERS: Final = "users", "users.json"
 """Suffix of the ConfigMap's name, and key in its data."""
 
 
-async def read_records(api: ApiClient, cluster: Key, kind: tuple[str, str]) -> Json:
+async def read_resource_records(api: ApiClient, cluster: Key, kind: tuple[str, str]) -> Json:
     """Empty if there is no ConfigMap, or its content is not a JSON object."""
     suffix, data_key = kind
     found = await api.get(CONFIG_MAP, cluster.namespace, f"{cluster.name}-{suffix}")
@@ -28,7 +28,7 @@ async def read_records(api: ApiClient, cluster: Key, kind: tuple[str, str]) -> J
     return records if isinstance(records, dict) else {}
 
 
-async def write_records(api: ApiClient, cluster: Json, kind: tuple[str, str], records: Json) -> None:
+async def write_resource_records(api: ApiClient, cluster: Json, kind: tuple[str, str], records: Json) -> None:
     key, (suffix, data_key) = resource_key(cluster), kind
     await api.apply(
         {
