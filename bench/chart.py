@@ -2,9 +2,10 @@
 
 docs/measurements holds results that the benchmarks have written to `build/`, with `date` and
 `repeats` added to `about`, under names like `2026-11-22-one-broker.json`. The newest file of each
-kind becomes `docs/images/benchmark-<kind>-light.svg` and `-dark.svg`. Lines of many connections,
-and those of special loads, have plots of their own, `benchmark-<kind>-connections-…` and
-`-special-…`, and so have latencies under load, `-under-load-…`.
+kind becomes `docs/images/benchmark-<kind>-light.svg` and `-dark.svg`. Each line of the results, one
+measured quantity, is a row of bars. Lines about many connections and about special loads have plots
+of their own, `benchmark-<kind>-connections-…` and `-special-…`. So have latencies under load,
+`-under-load-…`.
 """
 
 import json
@@ -28,7 +29,7 @@ PLOTS = {
     "-connections": ("many-producers-", "two-workers-", "connections-", "many-consumers-", "group-of-200-"),
     "-special": ("wide-", "tls-", "sasl-", "cold-read-", "recover", "compaction-", "floor-"),
 }
-"""The lines, by prefix, that have a plot of their own, named with this suffix."""
+"""Suffix of a plot's file name → prefixes of the names of the lines in it."""
 GROUPS = {"higher": "Higher is better", "lower": "Lower is better"}
 
 

@@ -1,12 +1,13 @@
-"""The jobs of `bench.pipelines`, written by hand in PySpark.
+"""Jobs of `bench.pipelines`, written by hand in PySpark: `rows`, `counts`, and `counts-once`, which
+is `counts` exactly once.
 
     python -m bench.spark_by_hand JOB --bootstrap ADDRESS --folder FOLDER [--defaults]
         [--no-archive] [--our-daemon]
 
-Spark has the configuration of pipelines, so that only the code differs; with --defaults its own,
-except for the number of shuffle partitions, and the other two options have no effect. Python
-processes of executors are PySpark's, and with --our-daemon those of pipelines. Prints a JSON line
-for each batch: its rows and its time in ms.
+Spark has the configuration of pipelines, except that the Python processes of executors are
+PySpark's; --our-daemon selects those of pipelines. With --defaults, Spark has its own
+configuration, except for the number of shuffle partitions, and the other two options have no
+effect. Prints a JSON line for each batch: its rows and its time in ms.
 """
 
 from __future__ import annotations
@@ -91,17 +92,17 @@ def _default_conf(folder: Path) -> dict[str, str]:
     }
 
 
-def _write_rows(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
+def _rows_writer(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
     return sql(ROWS_SQL).writeStream.format("parquet").option("path", str(folder / "out"))
 
 
-def _write_counts(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
+def _counts_writer(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
     rows: DataFrame = sql(COUNTS_SQL)
     records = rows.select(F.col("item").alias("key"), F.to_json(F.struct("*")).alias("value"))
     return records.writeStream.format("kafka").options(**kafka, topic=COUNTS).outputMode("update")
 
 
-def _write_counts_once(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
+def _counts_once_writer(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
     """One task writes the rows in one transaction. A batch that runs again may compute sums that
     differ in their last digits, so a failed attempt must not leave some of its rows in the topic.
     """
@@ -116,7 +117,7 @@ def _write_counts_once(sql: Any, kafka: dict[str, str], folder: Path) -> Any:
     return records.writeStream.foreachBatch(write).outputMode("update")
 
 
-JOBS: Final = {"rows": _write_rows, "counts": _write_counts, "counts-once": _write_counts_once}
+JOBS: Final = {"rows": _rows_writer, "counts": _counts_writer, "counts-once": _counts_once_writer}
 
 if __name__ == "__main__":
     main()

@@ -25,10 +25,10 @@ from typing import Final
 from ottla_spark.jars import find_java
 
 _MAX_KEPT: Final = 3
-"""Number of archives that stay, also those of other jars and versions. Each has 200 MB."""
+"""Number of archives that are kept, with those for other jars and versions. Each takes 200 MB."""
 _POLL_S: Final = 1.0
 _SILENT: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
-"""The JVM would warn on standard output of an archive that does not fit."""
+"""Otherwise the JVM prints a warning to standard output if the archive does not fit."""
 _WRITER: Final = ("-Xshare:dump", "-Xlog:disable", "-Xmx512m", "-XX:TieredStopAtLevel=1")
 
 
@@ -42,8 +42,9 @@ class ClassArchive:
     class_list: Path
 
     def java_options(self, own: str = "") -> tuple[str, ...]:
-        """JVM options that read the archive, or list classes if there is none. Empty if the archive
-        cannot be written, or if `own`, the pipeline's own options, names another one.
+        """JVM options that read the archive, or list classes if there is none. Empty if `own`, the
+        pipeline's own options, has -Xshare or names an archive, or if there is no archive and its
+        folder is not writable.
         """
         if "Archive" in own or "-Xshare" in own:
             return ()
@@ -142,7 +143,9 @@ class ArchiveWriter:
 
 
 def delete_oldest(folder: Path) -> None:
-    """Keeps the newest archives. A JVM that has mapped one that is deleted keeps its pages."""
+    """Keeps the newest archives. A JVM that has mapped a deleted archive can still read its
+    pages.
+    """
     newest_first = sorted(folder.glob("spark-classes-*.jsa"), key=lambda it: it.stat().st_mtime, reverse=True)
     for old in newest_first[_MAX_KEPT:]:
         old.unlink(missing_ok=True)

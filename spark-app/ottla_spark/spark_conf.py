@@ -20,19 +20,20 @@ SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 REDACTED: Final = re.compile(r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key")
-"""Names of properties whose values Spark's UI and logs do not show: Spark's default, what a client
-property may hold of a login, and credentials of catalogs and object stores."""
+"""Names of properties whose values Spark's UI and logs do not show: those of Spark's default, Kafka
+client properties with login data, and credentials of catalogs and object stores.
+"""
 
 IN_FILTER_THRESHOLD: Final = 100
-"""Number of values in an IN filter up to which Spark compares each of them with a page of a Parquet
-file. Of more values, it compares only the smallest and the largest.
+"""Largest number of values in an IN filter of which Spark compares each with the statistics of a
+Parquet file's pages. Of more values, it compares only the smallest and the largest.
 """
 
 # On one machine, the optimizing compiler costs more than it saves: with C1 alone, the first row of
-# examples/flights takes half the CPU time, and the whole year two thirds. The pipeline's own
-# options come later and take precedence. With C1 alone, the JVM's default for compiled code is
-# 48 MB instead of 240. A few queries with Delta tables fill 48 MB: then the JVM discards code that
-# it has to compile again.
+# examples/flights takes half the CPU time, and all of its data, a year of flights, two thirds. The
+# pipeline's own options come later and take precedence. With C1 alone, the JVM's default for
+# compiled code is 48 MB instead of 240. A few queries with Delta tables fill 48 MB: then the JVM
+# discards code that it has to compile again.
 _C1_COMPILER_ONLY: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 # Spark's default is Hadoop's newer interface of file systems. On a local disk that starts the
@@ -82,8 +83,9 @@ def spark_conf(
     log: Path,
     archive: ClassArchive | None = None,
 ) -> dict[str, str]:
-    """Spark's configuration: the runner's defaults, overridden by `conf`. Writes the log
-    configuration to `scratch`. `archive`: that of Spark's classes; None loads them from the jars.
+    """Spark's configuration: the runner's defaults, overridden by `conf`; class paths and driver
+    Java options of `conf` are appended to the runner's. Writes the log configuration to `scratch`.
+    `archive`: that of Spark's classes; None loads them from the jars.
     """
     defaults = {
         # 4: a failed task is retried, as on a cluster. The default of a local master is no retry.

@@ -2,8 +2,8 @@
 
 - Returns each log directory of this broker with its total and usable bytes (v4, KIP-827), and its
   partitions with their sizes.
-- The lag of a partition is the distance from its log end to its high watermark: above 0 only on a
-  follower that is catching up.
+- The lag of a partition is the distance from its log end to its high watermark: 0, because a
+  replica's high watermark is never above its log end.
 - A replica that moves to a directory is listed there as a future replica; its lag is the number of
   offsets that are not copied yet.
 - A failed directory is KAFKA_STORAGE_ERROR without partitions. Topics without a replica here are
@@ -92,7 +92,7 @@ def describe_topics(
 
     for (topic, partition), log in sorted(directory.logs.items()):
         if is_requested(topic, partition):
-            by_topic[topic].append(describe_partition(partition, log, max(0, log.high_watermark - log.end), False))
+            by_topic[topic].append(describe_partition(partition, log, 0, False))
     for (topic, partition), log in sorted(directory.future_logs.items()):
         moving = ctx.broker.partitions.get(topic, partition)
         if is_requested(topic, partition) and moving is not None:

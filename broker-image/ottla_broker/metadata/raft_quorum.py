@@ -149,7 +149,9 @@ class RaftQuorum:
         return await self._require_leader().commit(records)
 
     async def handle_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
-        """The response to a fetch of a consumer or another replica, which may wait for records."""
+        """The response to a fetch. A consumer's is returned at once; another replica's may wait for
+        records.
+        """
         if self._is_of_another_cluster(request.cluster_id):
             return MetadataFetchResponse(ErrorCode.inconsistent_cluster_id)
         if request.replica_id == CONSUMER_REPLICA_ID:
@@ -228,8 +230,8 @@ class RaftQuorum:
     # --- start and stop
 
     async def wait_until_caught_up(self) -> None:
-        """Returns when the image is as current as the leader's, or this broker leads. Raises the
-        error of a `run` that has ended.
+        """Returns when the image has been as current as the leader's for the first time, or this
+        broker has led. Raises the error of a `run` that has ended.
         """
         await self._roles.caught_up
 

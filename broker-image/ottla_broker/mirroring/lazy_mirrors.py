@@ -1,5 +1,5 @@
-"""Mirroring of a broker, imported when the cluster mirrors its first topic: most clusters have no
-mirror, and the modules take 2 MiB and 15 ms.
+"""Imports and builds a broker's MirrorManager when the cluster mirrors its first topic: most
+clusters have no mirror, and the modules take 2 MiB and 15 ms.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,10 @@
 """Keeps this broker's replicas as the metadata say: creates, opens, configures and deletes
 partition folders.
 
-A folder that the metadata do not know is never deleted but renamed to `…-stray`. Only at the very
-first start of a cluster on these directories are such folders adopted as topics (`find_orphans`):
-that takes over the data of a Kafka broker."""
+A folder that the metadata do not know at the start, or whose partition was assigned to other
+brokers while this one was down, is never deleted but renamed to `…-stray`. Only at the very first
+start of a cluster on these directories are folders of unknown topics adopted as topics
+(`find_orphans`): that takes over the data of a Kafka broker."""
 
 import asyncio
 import logging
@@ -42,8 +43,9 @@ NO_RETENTION: Final = {TOPIC_RETENTION_MS.name: "-1", TOPIC_RETENTION_BYTES.name
 
 @dataclass(eq=False, repr=False)
 class ReplicaManager:
-    """`_on_leadership_gained` and `_on_leadership_lost` are called again in each leader epoch;
-    `_send_isr_change`: sends a partition's pending ISR change to the controller."""
+    """When this broker goes on leading a partition in a newer leader epoch, `_on_leadership_lost`
+    and then `_on_leadership_gained` are called. `_send_isr_change`: sends a partition's pending ISR
+    change to the controller."""
 
     _broker_id: int
     _image: MetadataImage
@@ -128,12 +130,19 @@ class ReplicaManager:
     def rename_strays(self) -> None:
         for log_dir in self._log_dirs:
             for (topic, partition), log in sorted(log_dir.logs.items()):
-                known = self._image.topics.get(topic)
-                if topic == METADATA_TOPIC:
-                    continue
-                if known is None or partition not in known.partitions or log.topic_id not in (None, known.id):
-                    logger.warning("replica %s is not in the metadata: renaming it to a stray folder", log.directory)
+                if topic != METADATA_TOPIC and not self._is_assigned(topic, partition, log.topic_id):
+                    logger.warning("%s is no replica of this broker: renaming it to a stray folder", log.directory)
                     log_dir.move_to_stray(topic, partition)
+
+    def _is_assigned(self, topic: str, partition: int, topic_id: UUID | None) -> bool:
+        """True if this broker has a replica of the partition. `topic_id` None: of any topic of this
+        name.
+        """
+        known = self._image.topics.get(topic)
+        if known is None or topic_id not in (None, known.id):
+            return False
+        registration = known.partitions.get(partition)
+        return registration is not None and self._broker_id in registration.replicas
 
     # --- replicas
 
@@ -234,9 +243,10 @@ class ReplicaManager:
         return chosen.create_log(topic.name, index, topic.id, config)
 
     def _log_config(self, topic: str) -> LogConfig:
-        """A mirrored topic's log follows its source's log start. The log of a topic with appended
-        sources follows its leader's, which keeps how far each source was copied
-        (`mirroring.appended_retention`). Neither has a retention of its own."""
+        """The settings of a topic's log. Two kinds of log do not apply retention by themselves.
+        That of a mirrored topic follows its source's log start. For a topic with appended sources
+        the leader applies retention and preserves the sources' positions
+        (`mirroring.appended_retention`), and followers follow its log start."""
         known = self._image.topics.get(topic)
         overrides = self._image.topic_config(topic)
         follows = known is not None and (self._image.active_mirror(known.id) or retained_sources(self._image, known.id))

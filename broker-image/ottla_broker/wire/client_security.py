@@ -16,7 +16,7 @@ TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""SASL mechanisms with which clients here can log in."""
+"""SASL mechanisms that Ottla's own client supports."""
 OAUTHBEARER: Final = "OAUTHBEARER"
 SERVER_MECHANISMS: Final = (*MECHANISMS, OAUTHBEARER)
 
@@ -56,7 +56,9 @@ class ClientSecurity:
         return self.protocol in SASL_PROTOCOLS
 
     def find_problems(self) -> list[str]:
-        """Problems of the settings, by Kafka's names of them."""
+        """Problems of the settings, which are named as in the settings of a mirror
+        (`config.mirror_settings`).
+        """
         problems: list[str] = []
         if self.uses_sasl:
             required = {

@@ -136,6 +136,8 @@ def _array_writer(write: WriteValue, flexible: bool) -> WriteValue:
 
 
 def _marked_entity_writer(write: WriteValue) -> WriteValue:
+    """Writes a MARKED_ENTITY: 0 for null, else 1 and the entity."""
+
     def write_marked(out: bytearray, value: Any) -> None:
         out.append(value is not None)
         if value is not None:
@@ -156,7 +158,7 @@ def _nullable_entity_writer(write: WriteValue) -> WriteValue:
 
 
 def write_string(out: bytearray, value: str | None) -> None:
-    """Appends a nullable string as versions that are not flexible have it."""
+    """Appends a NULLABLE_STRING, as in versions that are not flexible."""
     if value is None:
         out += b"\xff\xff"
         return
@@ -166,7 +168,7 @@ def write_string(out: bytearray, value: str | None) -> None:
 
 
 def write_compact_string(out: bytearray, value: str | None) -> None:
-    """Appends a nullable string as flexible versions have it."""
+    """Appends a COMPACT_NULLABLE_STRING, as in flexible versions."""
     if value is None:
         out.append(0)
         return
@@ -176,7 +178,7 @@ def write_compact_string(out: bytearray, value: str | None) -> None:
 
 
 def write_bytes(out: bytearray, value: bytes | None) -> None:
-    """Appends nullable bytes as versions that are not flexible have them."""
+    """Appends NULLABLE_BYTES, as in versions that are not flexible."""
     if value is None:
         out += b"\xff\xff\xff\xff"
         return
@@ -185,7 +187,7 @@ def write_bytes(out: bytearray, value: bytes | None) -> None:
 
 
 def write_compact_bytes(out: bytearray, value: bytes | None) -> None:
-    """Appends nullable bytes as flexible versions have them."""
+    """Appends COMPACT_NULLABLE_BYTES, as in flexible versions."""
     if value is None:
         out.append(0)
         return

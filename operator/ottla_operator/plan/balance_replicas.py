@@ -32,9 +32,9 @@ def balance_replicas(layout: ReplicaLayout, movable: set[tuple[int, int]] | None
 class _Steps:
     """Steps between the targets of one home cell.
 
-    If racks or nodes have unequal sizes, a broker may be too full and still have no replica that can
-    move. Whether a replica fits elsewhere depends only on the replicas of its partition. So if a
-    search between two brokers found no step, the next search looks only at partitions that have
+    If racks or nodes have unequal sizes, a broker may be too full and still have no replica that
+    can move. Whether a replica fits elsewhere depends only on the replicas of its partition. So if
+    a search between two brokers found no step, the next search looks only at partitions that have
     changed since. `_changed`: their indexes, by the fuller broker, then by the emptier one.
     """
 
@@ -45,8 +45,8 @@ class _Steps:
         self._changed: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
 
     def find(self) -> _Step | None:
-        """The next step: from the fullest broker of which a replica can move, to the emptiest one that
-        can take it. None if no replica can move.
+        """The next step: from the fullest broker of which a replica can move, to the emptiest one
+        that can take it. None if no replica can move.
         """
         count = self._layout.count
         by_load = sorted(self._layout.targets_in(self._home), key=lambda it: (count[it], it))

@@ -35,8 +35,9 @@ def column_type(schema: RecordSchema) -> T.DataType:
 
 
 def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
-    """Decoder of records that have the id `schema_id` of the writer's schema. It raises ValueError
-    (see `framed_records.DecodeRecord`). Raises UnusableSchema.
+    """Decoder of records that have the id `schema_id` of the writer's schema; it raises ValueError
+    as `framed_records.DecodeRecord` does. `open_decoder` itself raises UnusableSchema if the schema
+    is not an Avro schema or contains itself.
     """
     try:
         written, wanted = (fastavro.parse_schema(json.loads(it.text)) for it in (writer, reader))

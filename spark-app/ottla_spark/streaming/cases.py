@@ -13,9 +13,10 @@ A test case is a folder beside the pipeline's file: for `delays.yaml`, each fold
 A line of `given` is the record's value, or `{"key": …, "value": …}`; tables need keys. Values and
 keys of sources in the registry's framing are given as JSON too, and encoded by the reader's schema.
 A line that is not JSON is the record's value as it is. A line of `expect` has the columns to
-compare. Rows of a sink that registers their schema are encoded and decoded with it first. Those of
-a table with `outputMode: update` are the last of each key. All records are in one batch, so
-aggregates are over all rows, and late rows are not tested.
+compare. Rows of a sink that registers their schema are encoded and decoded with it first. Of an
+Iceberg, Delta or JDBC sink with `outputMode: update`, the rows that its table then has are
+compared: the last of each key, unless that row satisfies `deleteWhen`. All records are in one
+batch, so aggregates are over all rows, and late rows are not tested.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def to_file_descriptor(
 
 def _build_message(message: Any, columns: T.StructType, before: Any, file: FileDescriptorProto) -> None:
     numbers = _number_fields(message, columns.names, before)
-    nested = {it.name: it for it in before.nested_type}
+    previous_nested = {it.name: it for it in before.nested_type}
     for column in columns:
         if not _NAME.fullmatch(column.name):
             raise PipelineError(
@@ -138,7 +138,7 @@ def _build_message(message: Any, columns: T.StructType, before: Any, file: FileD
             )
         field = message.field.add(name=column.name, number=numbers[column.name])
         field.label = FieldDescriptorProto.LABEL_OPTIONAL
-        _set_type(message, field, column.dataType, nested, file)
+        _set_type(message, field, column.dataType, previous_nested, file)
     for field in message.field:  # protoc, too, makes a oneof for each optional field
         if field.label == FieldDescriptorProto.LABEL_OPTIONAL and field.type != FieldDescriptorProto.TYPE_MESSAGE:
             field.proto3_optional = True
@@ -162,21 +162,23 @@ def _number_fields(message: Any, names: list[str], before: Any) -> Mapping[str, 
     return numbers
 
 
-def _set_type(message: Any, field: Any, type_: T.DataType, nested: Mapping[str, Any], file: Any) -> None:
+def _set_type(message: Any, field: Any, type_: T.DataType, previous_nested: Mapping[str, Any], file: Any) -> None:
     match type_:
         case T.ArrayType(elementType=T.ArrayType() | T.MapType()):
             pass
         case T.ArrayType():
             field.label = FieldDescriptorProto.LABEL_REPEATED
-            return _set_type(message, field, type_.elementType, nested, file)
+            return _set_type(message, field, type_.elementType, previous_nested, file)
         case T.MapType() if isinstance(type_.keyType, _MAP_KEYS) and not isinstance(
             type_.valueType, T.ArrayType | T.MapType
         ):
-            return _set_map(message, field, type_, nested, file)
+            return _set_map(message, field, type_, previous_nested, file)
         case T.StructType():
             name = _nested_name(message, field.name)
             field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, name
-            return _build_message(message.nested_type.add(name=name), type_, nested.get(name, DescriptorProto()), file)
+            return _build_message(
+                message.nested_type.add(name=name), type_, previous_nested.get(name, DescriptorProto()), file
+            )
         case T.TimestampType() | T.DayTimeIntervalType():
             return _set_well_known(field, _WELL_KNOWN_NAMES[type(type_)], file)
     kind = FieldDescriptor.TYPE_UINT64 if type_ == UNSIGNED_64 else _PROTOBUF.get(type(type_))
@@ -186,7 +188,7 @@ def _set_type(message: Any, field: Any, type_: T.DataType, nested: Mapping[str, 
     return None
 
 
-def _set_map(message: Any, field: Any, type_: T.MapType, nested: Mapping[str, Any], file: Any) -> None:
+def _set_map(message: Any, field: Any, type_: T.MapType, previous_nested: Mapping[str, Any], file: Any) -> None:
     name = _camel_case(field.name) + "Entry"
     entry = message.nested_type.add(name=name)
     entry.options.map_entry = True
@@ -198,9 +200,9 @@ def _set_map(message: Any, field: Any, type_: T.MapType, nested: Mapping[str, An
         if isinstance(kind, T.StructType):
             row = _nested_name(message, field.name)  # beside the entry: the next version finds its numbers there
             one.type, one.type_name = FieldDescriptorProto.TYPE_MESSAGE, row
-            _build_message(message.nested_type.add(name=row), kind, nested.get(row, DescriptorProto()), file)
+            _build_message(message.nested_type.add(name=row), kind, previous_nested.get(row, DescriptorProto()), file)
         else:
-            _set_type(message, one, kind, nested, file)
+            _set_type(message, one, kind, previous_nested, file)
 
 
 def _set_well_known(field: Any, full_name: str, file: Any) -> None:
