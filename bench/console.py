@@ -28,7 +28,7 @@ from tests.ports import free_port
 PARTITIONS_PER_TOPIC: Final = 4
 BATCH: Final = 250
 """Topics of one request, and groups whose offsets are committed at once."""
-SEARCHED: Final = "searched"
+SEARCHED_TOPIC: Final = "searched"
 PAGES: Final = {
     "overview": "/",
     "topics": "/topics",
@@ -71,7 +71,7 @@ def main() -> None:
 def produce_records(broker: BrokerProcess, count: int) -> None:
     producer = ck.Producer({"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": count + 1})
     for number in range(count):
-        producer.produce(SEARCHED, b'{"amount": %d, "state": "paid", "of": "nobody"}' % number)
+        producer.produce(SEARCHED_TOPIC, b'{"amount": %d, "state": "paid", "of": "nobody"}' % number)
     assert producer.flush(120) == 0
 
 
@@ -86,7 +86,7 @@ def create_topics(broker: BrokerProcess, count: int) -> None:
 
 def commit_offsets(broker: BrokerProcess, groups: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    read = [ck.TopicPartition(SEARCHED, 0, 1)]
+    read = [ck.TopicPartition(SEARCHED_TOPIC, 0, 1)]
     offsets = [ck.ConsumerGroupTopicPartitions(f"reader-{number}", read) for number in range(groups)]
     for first in range(0, groups, BATCH):
         for one in [admin.alter_consumer_group_offsets([it]) for it in offsets[first : first + BATCH]]:
@@ -124,11 +124,14 @@ def print_effects(broker: BrokerProcess, url: str, requests: int) -> None:
         ("during a search", lambda stopped: search_until(url, stopped)),
         ("during console writes", lambda stopped: write_until(url, stopped)),
     ):
-        print_during(title, repeat, broker.port, requests)
+        print_latency_during(title, repeat, broker.port, requests)
     print_latency("console idle again", broker.port, requests)
 
 
-def print_during(title: str, repeat: Callable[[threading.Event], int], port: int, requests: int) -> None:
+def print_latency_during(title: str, repeat: Callable[[threading.Event], int], port: int, requests: int) -> None:
+    """Prints the latency of a producer while `repeat` runs in a thread until the event is set, and
+    the number of records that it read or wrote.
+    """
     stopped, counts, began_s = threading.Event(), list[int](), time.monotonic()
     thread = threading.Thread(target=lambda: counts.append(repeat(stopped)))
     thread.start()
@@ -146,7 +149,7 @@ def search_until(url: str, stopped: threading.Event) -> int:
     query = urllib.parse.urlencode({"mode": "search", "filter": "value.state == 'refunded'"})
     read = 0
     while not stopped.is_set():
-        with urllib.request.urlopen(f"{url}/topics/{SEARCHED}/messages/stream?{query}", timeout=120) as response:
+        with urllib.request.urlopen(f"{url}/topics/{SEARCHED_TOPIC}/messages/stream?{query}", timeout=120) as response:
             last = 0
             for line in response:
                 if found := re.search(rb'"scanned": ?(\d+)', line):
@@ -161,14 +164,14 @@ def write_until(url: str, stopped: threading.Event) -> int:
     """Produces a record with the console's form, at most ten times a second. Returns the number of
     records.
     """
-    page = gzip.decompress(get(f"{url}/topics/{SEARCHED}/produce")).decode()
+    page = gzip.decompress(get(f"{url}/topics/{SEARCHED_TOPIC}/produce")).decode()
     token = re.search(r'name="token" value="([^"]+)"', page)
     assert token is not None
     form = urllib.parse.urlencode({"token": token.group(1), "value": "written by the console"}).encode()
     written = 0
     opener = urllib.request.build_opener(KeepRedirect())
     while not stopped.wait(PAUSE_BETWEEN_WRITES_S):
-        request = urllib.request.Request(f"{url}/topics/{SEARCHED}/produce", form, {"Origin": url})
+        request = urllib.request.Request(f"{url}/topics/{SEARCHED_TOPIC}/produce", form, {"Origin": url})
         with opener.open(request, timeout=120) as response:
             assert response.status == 303
         written += 1

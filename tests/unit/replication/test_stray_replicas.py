@@ -18,7 +18,9 @@ def test_a_replica_that_was_reassigned_while_its_broker_was_down_becomes_stray()
             await ensure_topic(controller, NewTopic("t", -1, -1, assignment={0: before}))
 
         async def reassign(controller: Controller) -> None:
-            (outcome,) = await controller.replication_control.reassign_partitions([PartitionReassignment("t", 0, after)])
+            (outcome,) = await controller.replication_control.reassign_partitions(
+                [PartitionReassignment("t", 0, after)]
+            )
             assert outcome is None
 
         def replicas() -> list[int]:
