@@ -69,9 +69,12 @@ def try_set_mirror(bootstrap: str, name: str, settings: Mapping[str, str | None]
     return response.error_code, response.error_message
 
 
-def mirror_status(bootstrap: str, topic: str, partition: int) -> dict[str, Any]:
-    """Status of a mirrored partition as its leader reports it. Empty if no broker reports one."""
-    key = str(partition)
+def mirror_status(bootstrap: str, topic: str, partition: int, appended_by: str = "") -> dict[str, Any]:
+    """Status of a mirrored partition as its leader reports it; empty if no broker reports one.
+    `appended_by`: name of a mirror that appends records to the partition; the status is then that
+    of copying by this mirror.
+    """
+    key = f"{appended_by}/{partition}" if appended_by else str(partition)
 
     async def find() -> dict[str, Any]:
         async with Client.connect(bootstrap) as client:
