@@ -100,10 +100,10 @@ def read_records(log: PartitionLog) -> list[Record]:
 
 
 class FailingDisk(OsDisk):
-    """Real files. `room`: bytes that may still be appended (None: no limit). `broken`: parts of
-    names that cannot be read or written. `descriptors`: how many files may still be opened before
-    one must be closed. `synced`: paths of files, one for each fsync. `log_bytes_read`: bytes that
-    were read from log files."""
+    """Keeps real files. `room`: bytes that may still be written (None: no limit). `broken`: parts
+    of the paths that cannot be read or written. `descriptors`: how many files may still be opened
+    before one must be closed. `synced`: paths of files, one for each fsync. `log_bytes_read`: bytes
+    that were read from log files."""
 
     def __init__(self) -> None:
         self.room: int | None = None
@@ -138,7 +138,7 @@ class FailingDisk(OsDisk):
 
 
 class FailingFile:
-    """A file whose calls fail as its disk says."""
+    """A file whose reads, appends and syncs fail as its disk says."""
 
     def __init__(self, disk: FailingDisk, file: File) -> None:
         self._disk = disk

@@ -23,8 +23,8 @@ FOREIGN = LogConfig(segment_bytes=200)
 
 
 def create_log_with_gaps(path: Path, *without: int) -> list[int]:
-    """Creates a log of nine segments with a record each, without some of them, as Apache Kafka's
-    cleaner leaves it. Returns the offsets that are left."""
+    """Creates a log of nine segments with a record each and removes those whose numbers `without`
+    has, as Apache Kafka's cleaner does. Returns the offsets that are left."""
     directory = open_directory(path)
     log = directory.create_log("topic", 0, TOPIC_ID, FOREIGN)
     for _ in range(9):

@@ -52,7 +52,7 @@ def test_an_epoch_without_records_is_replaced() -> None:
     assert known.entries() == [(2, 10)]
 
 
-def test_truncation_drops_epochs_from_the_end_and_moves_the_first_from_the_start() -> None:
+def test_truncation_from_the_end_drops_epochs_and_truncation_from_the_start_moves_the_first() -> None:
     known = epochs((1, 10), (3, 20), (5, 30))
     known.truncate_from_end(30)
     assert known.entries() == [(1, 10), (3, 20)]
@@ -69,7 +69,7 @@ def test_epoch_of_an_offset_is_the_last_that_began_at_or_before_it() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 100)), max_size=12), st.integers(-1, 21))
 def test_epochs_and_starts_rise_strictly(assigned: list[tuple[int, int]], requested_epoch: int) -> None:
-    """The latest assignment counts; an end offset is never below its epoch's start."""
+    """An end offset is never below the start of its epoch or of an earlier one."""
     known = epochs()
     for epoch, start in assigned:
         known.assign(epoch, start)

@@ -46,9 +46,9 @@ def copy_all(future: FutureLog) -> None:
 
 
 def finish(future: FutureLog) -> None:
-    left = future.current.directory
+    former = future.current.directory
     future.swap()
-    future.remove_source(left)
+    future.remove_source(former)
 
 
 def reopen(directory: LogDir) -> LogDir:

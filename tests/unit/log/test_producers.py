@@ -161,7 +161,7 @@ def test_rule_8_producers_survive_a_restart(folder: LogFolder, clean: bool) -> N
     again.advance_high_watermark(again.end)
     assert again.last_stable_offset == 14
     assert again.producers.get(9) is not None
-    # The snapshot has one batch; the other four are read from the log.
+    # The snapshot of a clean shutdown has one batch; the other four are read from the log.
     for sequence in range(2, 7):
         done = again.append_as_leader(batch(1, producer=(9, 0, sequence)), leader_epoch=0, now_ms=NOW)
         assert done.is_duplicate and done.first_offset == 2 * sequence

@@ -26,7 +26,7 @@ PRODUCERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One batch. `producer`: −1: outside of transactions."""
+    """One batch. `producer` is −1 outside of transactions."""
 
     producer: int
     count: int
@@ -109,7 +109,7 @@ class Model:
         return min([self.high_watermark, *unstable])
 
     def committed(self, start: int) -> list[int]:
-        """Offsets of what a consumer that starts at `start` reads."""
+        """Offsets of the records that a read_committed consumer reads from `start` on."""
         stable = self.last_stable_offset()
         aborted = {one.ends for one in self.batches if not one.commits}
         return [

@@ -235,7 +235,7 @@ class TestUnfinishedSwaps:
         assert offsets(again)[:3] == [1, bases[2] - 1, bases[2]]
         assert not list(path.glob("*.swap"))
 
-    def test_swap_file_of_an_unfinished_split_is_removed(self, folder: LogFolder) -> None:
+    def test_swap_file_of_an_unfinished_split_replaces_no_segment(self, folder: LogFolder) -> None:
         log = create_filled_log(folder, 5)
         path = Path(folder.directory)
         (path / f"{0:020d}.log.swap").write_bytes(batch(1))

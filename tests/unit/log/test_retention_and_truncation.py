@@ -45,7 +45,7 @@ class TestRetention:
         assert log.apply_retention(NOW + 9_999) == 2
         assert log.start == 2
 
-    def test_retention_ms_uses_the_files_age_without_timestamps(self, folder: LogFolder) -> None:
+    def test_retention_ms_uses_the_files_age_if_records_have_no_timestamps(self, folder: LogFolder) -> None:
         folder.config = LogConfig(retention_ms=1_000)
         log = folder.create()
         append_committed(log, batch(1, timestamp=-1))

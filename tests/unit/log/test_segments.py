@@ -1,4 +1,4 @@
-"""Rolling and indexes pass Kafka's sanity checks."""
+"""When a log rolls, what its indexes have, look-ups by timestamp, and syncs."""
 
 import asyncio
 

@@ -65,7 +65,7 @@ configs = st.builds(
 )
 
 
-def batches_in(log: PartitionLog) -> Buffer:
+def log_bytes(log: PartitionLog) -> Buffer:
     return b"".join(bytes(segment.file.read(segment.size, 0)) for segment in log.segments)
 
 
@@ -77,7 +77,7 @@ def test_log_is_as_if_the_batches_were_appended_one_by_one(turns: list[list[byte
         joined, single = (folder.create() for folder in folders)
         for batches in turns:
             assert append_joined(joined, batches) == append_one_by_one(single, batches)
-            assert batches_in(joined) == batches_in(single)
+            assert log_bytes(joined) == log_bytes(single)
             assert [one.base for one in joined.segments] == [one.base for one in single.segments]
             assert (joined.end, joined.epochs.entries()) == (single.end, single.epochs.entries())
             assert offsets(joined) == offsets(single)
@@ -93,7 +93,7 @@ def test_log_is_as_if_the_batches_were_appended_one_by_one(turns: list[list[byte
             log.close()
 
 
-class WriteCountingDisk(FailingDisk):
+class WriteRecordingDisk(FailingDisk):
     """`sizes`: sizes of the writes to log files."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class WriteCountingDisk(FailingDisk):
 
 
 def test_batches_of_several_producers_are_one_write(tmp_path: Path) -> None:
-    disk = WriteCountingDisk()
+    disk = WriteRecordingDisk()
     log = LogFolder(str(tmp_path / "topic-0"), disk=disk).create()
     first = batch(1)
     append_joined(log, [first])
@@ -124,7 +124,7 @@ def test_second_batch_of_an_idempotent_producer_is_not_joined_with_the_first(fol
     assert joined.first_offsets == [1]
 
 
-def test_batches_larger_than_a_segment_are_not_joined_in_an_empty_one(tmp_path: Path) -> None:
+def test_batches_that_together_exceed_a_segment_are_not_joined_in_an_empty_one(tmp_path: Path) -> None:
     log = LogFolder(str(tmp_path / "topic-0"), LogConfig(segment_bytes=400)).create()
     append_joined(log, [batch(1, size=60) for _ in range(4)])
     assert len(log.segments) == 2
@@ -136,7 +136,7 @@ def test_failed_write_leaves_the_log_as_it_was(failing_folder: LogFolder, is_ful
     disk, log = failing_folder.disk, failing_folder.create()
     assert isinstance(disk, FailingDisk)
     append_joined(log, [batch(1), batch(1, producer=(1, 0, 0))])
-    before = batches_in(log)
+    before = log_bytes(log)
     batches = [batch(1), batch(1, producer=(1, 0, 1)), batch(1)]
     if is_full:
         disk.room = len(batches[0])
@@ -147,7 +147,7 @@ def test_failed_write_leaves_the_log_as_it_was(failing_folder: LogFolder, is_ful
     assert caught.value.code is ErrorCode.kafka_storage_error
     disk.room, offline = None, log.failure is not None
     disk.broken.clear()
-    assert (log.end, batches_in(log), offline) == (2, before, not is_full)
+    assert (log.end, log_bytes(log), offline) == (2, before, not is_full)
     if is_full:  # the disk has room again: the batches are appended as if nothing had failed
         assert append_joined(log, batches) == [2, 3, 4]
         assert offsets(log) == [0, 1, 2, 3, 4]

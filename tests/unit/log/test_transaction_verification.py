@@ -49,14 +49,14 @@ def test_former_epoch_is_refused_before_its_verification_is_looked_at() -> None:
     assert verification_error(producers, None) is ErrorCode.invalid_producer_epoch
 
 
-def test_unknown_producer_of_transaction_version_2_begins_with_0() -> None:
+def test_unknown_producer_of_transaction_version_2_begins_with_sequence_0() -> None:
     producers = ProducerStates()
     producers.verifications.begin(7, 3, 4, adds_partition=True)
     check_batch_is_out_of_order(producers, 4)
     check_batch(producers, 3, 0)
 
 
-def test_unknown_producer_of_transaction_version_1_begins_anywhere() -> None:
+def test_unknown_producer_of_transaction_version_1_begins_with_any_sequence() -> None:
     """Its records may have been deleted."""
     producers = ProducerStates()
     producers.verifications.begin(7, 3, 4)
