@@ -226,15 +226,16 @@ class PartitionWorld:
         if state.leader != broker or len(state.isr) < effective_min_isr(state, self.rules.min_insync):
             return
         maximal = {*state.isr, *(b for b, _ in process.pending.isr)} if process.pending else set(state.isr)
-        follower_ends = [
+        member_ends = [
             len(self.logs[broker]) if b == broker else process.follower_ends.get(b, (0, 0))[1] for b in maximal
         ]
-        process.high_watermark = max(process.high_watermark, min(follower_ends))
+        process.high_watermark = max(process.high_watermark, min(member_ends))
         if process.high_watermark > len(self.acknowledged):
             self.acknowledged = self.logs[broker][: process.high_watermark]
 
     def propose(self, broker: int, excluded: int) -> None:
-        """The leader proposes an ISR of all replicas that have caught up but `excluded`."""
+        """The leader proposes an ISR of itself and of all followers that have caught up, except
+        `excluded`."""
         process = self.processes.get(broker)
         if process is None or process.partition.leader != broker or process.pending is not None:
             return

@@ -1,7 +1,7 @@
 """A model of the metadata quorum: elections, commits, changes of voters, messages that are late or
 lost, crashes and wiped disks.
 
-A `RaftWorld` (`raft_world`) is one immutable state, and `steps` yields every state that can follow;
+A `RaftWorld` (`raft_world`) is one immutable state, and `steps` yields every step that can follow;
 `raft_search` explores them. Decisions are made by the broker's own functions (`Rules`). A step
 checks the invariants and raises `InvariantViolated`.
 
@@ -62,7 +62,7 @@ def led_world(budget: Budget) -> RaftWorld:
         *(
             f"broker {other}: {label}"
             for other in (2, 3)
-            for label in ("hears of epoch by broker 1", "fetches", "has 2")
+            for label in ("hears of epoch from broker 1", "fetches", "has 2")
         ),
     )
 
@@ -73,9 +73,9 @@ def contested_world(budget: Budget) -> RaftWorld:
     return run_steps(
         world_of(3, 3, budget),
         *("broker 1: timer expires", "broker 1: pre-vote by broker 2", "broker 2: vote request of 1 in 1"),
-        *("broker 1: log is synced", "broker 3: hears of epoch by broker 2"),
+        *("broker 1: log is synced", "broker 3: hears of epoch from broker 2"),
         *("broker 3: timer expires", "broker 3: pre-vote by broker 2", "broker 2: vote request of 3 in 2"),
-        *("broker 3: log is synced", "broker 1: hears of epoch by broker 3"),
+        *("broker 3: log is synced", "broker 1: hears of epoch from broker 3"),
         *("broker 1: timer expires", "broker 1: pre-vote by broker 2", "broker 2: vote request of 1 in 3"),
     )
 
@@ -164,7 +164,7 @@ def peer_steps(world: RaftWorld, at: int, other: int, rules: Rules) -> Iterator[
     if peer.raft.epoch > node.raft.epoch or (peer.leads and peer.raft.epoch == node.raft.epoch):
         next_state = raft_rules.observe_epoch(node.raft, peer.raft.epoch, peer.raft.leader, node.replica)
         yield (
-            f"{broker_name(node)}: hears of epoch by {broker_name(peer)}",
+            f"{broker_name(node)}: hears of epoch from {broker_name(peer)}",
             partial(with_raft, world, at, next_state, rules),
         )
     if node.raft.role is Role.PROSPECTIVE and peer.key in node.voters:
@@ -340,8 +340,8 @@ def truncate(world: RaftWorld, at: int, offset: int) -> RaftWorld:
 
 
 def fetch(world: RaftWorld, at: int, leader: Node) -> RaftWorld:
-    """A follower receives the next record, and the leader's high watermark once that has committed
-    a record of its epoch.
+    """A follower receives the next record, and the leader's high watermark once the leader has
+    committed a record of its epoch.
     """
     node = world.nodes[at]
     raft = replace(raft_rules.hear_leader(node.raft), failed_elections=0)

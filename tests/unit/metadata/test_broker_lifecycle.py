@@ -59,8 +59,9 @@ class LaggingImage:
 
 
 class Broker:
-    """Broker 7's lifecycle. `is_disconnected`: requests to the controller fail. `response_gate`: if
-    set, responses wait for it. `hears_majority`: None if broker 7 is not the controller.
+    """Broker 7's lifecycle. `is_disconnected`: requests to the controller fail. `response_gate`: an
+    event for which responses wait, or None. `hears_majority`: None if broker 7 is not the
+    controller.
     """
 
     def __init__(
@@ -165,8 +166,8 @@ async def test_a_new_controller_gets_a_heartbeat_at_once() -> None:
 
 @async_test
 async def test_rule_6_heartbeats_that_a_former_controller_answered_itself_do_not_count() -> None:
-    """The next controller fences the former one at once, whose session begins with the first
-    heartbeat that the next one answers.
+    """The next controller fences the former one at once. The session of the former one begins with
+    the first heartbeat that the next one answers.
     """
     small = SmallController()
     broker = await Broker(small, interval_ms=20).start()
@@ -246,7 +247,7 @@ async def test_a_registration_fails_at_its_timeout_and_in_another_cluster() -> N
 
 
 @async_test
-async def test_controlled_shutdown_ends_when_other_brokers_lead() -> None:
+async def test_controlled_shutdown_ends_when_the_new_leader_has_read_the_change() -> None:
     small = await SmallController().add_brokers(1)
     broker = await Broker(small).start()
     await small.add_topic(replicas=(7, 1))

@@ -42,7 +42,7 @@ def any_clusters(draw: st.DrawFn) -> list[UsableBroker]:
     return [UsableBroker(it, draw(st.sampled_from(racks)), draw(st.sampled_from(nodes))) for it in ids]
 
 
-def members(cells: Mapping[int, int]) -> set[frozenset[int]]:
+def members_of_cells(cells: Mapping[int, int]) -> set[frozenset[int]]:
     by_cell = defaultdict(set)
     for broker, cell in cells.items():
         by_cell[cell].add(broker)
@@ -70,8 +70,8 @@ def test_a_cell_has_whole_nodes_and_enough_brokers_racks_and_nodes(brokers: list
 @pytest.mark.parametrize("racks", [0, 1, 2, 3, 4, 5])
 def test_another_broker_changes_at_most_the_last_cell(racks: int, workers: int) -> None:
     for count in range(1, 120):
-        before = members(divide_into_cells(even_cluster(count, racks, workers)))
-        after = members(divide_into_cells(even_cluster(count + 1, racks, workers)))
+        before = members_of_cells(divide_into_cells(even_cluster(count, racks, workers)))
+        after = members_of_cells(divide_into_cells(even_cluster(count + 1, racks, workers)))
         assert len(before - after) <= 1
         assert len(before) <= len(after) <= len(before) + 1
 

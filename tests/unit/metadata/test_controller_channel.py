@@ -148,10 +148,10 @@ async def test_a_request_to_a_silent_controller_is_sent_again_to_a_new_one() -> 
 
 @async_test
 async def test_a_request_in_flight_is_not_sent_again_while_no_controller_is_known() -> None:
-    is_answered = asyncio.Event()
+    may_answer = asyncio.Event()
 
     async def answer_late(_: int) -> Any:
-        await is_answered.wait()
+        await may_answer.wait()
         return block(70)
 
     slow = ScriptedBroker(answer_late)
@@ -164,7 +164,7 @@ async def test_a_request_in_flight_is_not_sent_again_while_no_controller_is_know
     await asyncio.sleep(2 * CONTROLLER_CHECK_INTERVAL_S)
     quorum.address = address
     await asyncio.sleep(2 * CONTROLLER_CHECK_INTERVAL_S)
-    is_answered.set()
+    may_answer.set()
     assert (await pending).producer_id_start == 70
     assert slow.request_count == 1
     channel.close()

@@ -43,7 +43,7 @@ def test_level_is_lowered_and_raised_as_the_request_says() -> None:
     ],
     ids=str,
 )
-def test_level_that_brokers_do_not_support_is_refused_with_all_others(update: FeatureUpdate) -> None:
+def test_invalid_update_is_refused_with_all_others(update: FeatureUpdate) -> None:
     with pytest.raises(KafkaError) as refused:
         plan_feature_updates({}, [FeatureUpdate(NAME, 1, UpgradeType.safe_downgrade), update])
     assert refused.value.code is ErrorCode.invalid_update_version

@@ -16,7 +16,7 @@ def test_a_fetch_survives_encoding_and_decoding() -> None:
     assert parse_fetch_request(build_fetch_request(FETCH)) == FETCH
 
 
-def test_a_topic_without_partitions_fetches_nothing() -> None:
+def test_a_topic_without_partitions_in_a_fetch_is_ignored() -> None:
     """Found by the fuzzer (seed 12)."""
     request = build_fetch_request(FETCH)
     empty = FetchTopic(topic_id=UUID(int=9), partitions=())

@@ -63,7 +63,7 @@ async def start(cluster: WholeCluster) -> tuple[SimulatedBroker, SimulatedBroker
 def test_only_voters_and_standby_voters_fetch_from_the_leader_all_the_time() -> None:
     async def scenario(cluster: WholeCluster) -> None:
         leader, observer, source = await start(cluster)
-        await cluster.pause(12)  # those that were not among the standby voters at the start are now
+        await cluster.pause(12)  # brokers that became standby voters after the start fetch from the leader by now
         with counted_fetches() as counts:
             await cluster.pause(60)
         assert source is not leader and source.node_id in cluster.voters

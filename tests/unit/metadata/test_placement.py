@@ -18,13 +18,13 @@ def clusters(draw: st.DrawFn) -> list[UsableBroker]:
 
 @given(clusters(), st.integers(1, 40), st.data())
 def test_replicas_are_distinct_brokers_and_leaders_are_even(
-    places: list[UsableBroker], partitions: int, data: st.DataObject
+    usable: list[UsableBroker], partitions: int, data: st.DataObject
 ) -> None:
-    factor = data.draw(st.integers(1, len(places)))
+    factor = data.draw(st.integers(1, len(usable)))
     start, shift = data.draw(st.integers(0, 100)), data.draw(st.integers(0, 100))
-    placed = assign_replicas(partitions, factor, places, start=start, shift=shift)
+    placed = assign_replicas(partitions, factor, usable, start=start, shift=shift)
     assert len(placed) == partitions
-    ids = {p.broker for p in places}
+    ids = {p.broker for p in usable}
     for replicas in placed:
         assert len(replicas) == factor == len(set(replicas))
         assert set(replicas) <= ids
@@ -35,18 +35,18 @@ def test_replicas_are_distinct_brokers_and_leaders_are_even(
 
 @given(clusters(), st.integers(1, 20), st.data())
 def test_replicas_span_as_many_racks_as_they_can(
-    places: list[UsableBroker], partitions: int, data: st.DataObject
+    usable: list[UsableBroker], partitions: int, data: st.DataObject
 ) -> None:
-    factor = data.draw(st.integers(1, len(places)))
-    rack_of = {p.broker: p.rack if p.rack is not None else p.broker for p in places}
-    for replicas in assign_replicas(partitions, factor, places):
+    factor = data.draw(st.integers(1, len(usable)))
+    rack_of = {p.broker: p.rack if p.rack is not None else p.broker for p in usable}
+    for replicas in assign_replicas(partitions, factor, usable):
         assert len({rack_of[broker] for broker in replicas}) == min(factor, len(set(rack_of.values())))
 
 
 @st.composite
 def clusters_on_nodes(draw: st.DrawFn) -> list[UsableBroker]:
-    """Up to 40 brokers on few nodes in few racks. They are more than the placement compares for one
-    replica. Some brokers report no node.
+    """Up to 40 brokers on few nodes in few racks. These can be more than the placement compares for
+    one replica. Some brokers report no node.
     """
     ids = draw(st.lists(st.integers(0, 60), min_size=1, max_size=40, unique=True))
     names = list[list[str | None]]
@@ -57,13 +57,13 @@ def clusters_on_nodes(draw: st.DrawFn) -> list[UsableBroker]:
 
 @given(clusters_on_nodes(), st.integers(1, 20), st.data())
 def test_no_two_replicas_are_on_a_node_while_another_is_free(
-    places: list[UsableBroker], partitions: int, data: st.DataObject
+    usable: list[UsableBroker], partitions: int, data: st.DataObject
 ) -> None:
-    factor = data.draw(st.integers(1, min(5, len(places))))
+    factor = data.draw(st.integers(1, min(5, len(usable))))
     start, shift = data.draw(st.integers(0, 100)), data.draw(st.integers(0, 100))
-    rack_of = {it.broker: it.rack or (it.node and f"node {it.node}") or it.broker for it in places}
-    node_of = {it.broker: (it.rack, it.node or it.broker) for it in places}
-    placed = assign_replicas(partitions, factor, places, start=start, shift=shift)
+    rack_of = {it.broker: it.rack or (it.node and f"node {it.node}") or it.broker for it in usable}
+    node_of = {it.broker: (it.rack, it.node or it.broker) for it in usable}
+    placed = assign_replicas(partitions, factor, usable, start=start, shift=shift)
     for replicas in placed:
         assert len(set(replicas)) == factor
         assert len({node_of[it] for it in replicas}) == min(factor, len(set(node_of.values())))
@@ -76,30 +76,30 @@ def test_no_two_replicas_are_on_a_node_while_another_is_free(
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(1, 60))
 @settings(deadline=None)
 def test_replicas_are_even_on_nodes_of_equal_size(nodes: int, workers: int, partitions: int) -> None:
-    places = [UsableBroker(it, node=f"n{it // workers}") for it in range(nodes * workers)]
+    usable = [UsableBroker(it, node=f"n{it // workers}") for it in range(nodes * workers)]
     for factor in {1, 2, min(3, nodes)}:
         counts = Counter(
-            broker for replicas in assign_replicas(partitions * len(places), factor, places) for broker in replicas
+            broker for replicas in assign_replicas(partitions * len(usable), factor, usable) for broker in replicas
         )
         assert max(counts.values()) - min(counts.values()) <= 2
 
 
 @given(clusters(), st.integers(1, 40), st.data())
 def test_brokers_that_share_one_node_are_placed_as_without_nodes(
-    places: list[UsableBroker], partitions: int, data: st.DataObject
+    usable: list[UsableBroker], partitions: int, data: st.DataObject
 ) -> None:
-    factor = data.draw(st.integers(1, len(places)))
-    on_one_node = [UsableBroker(it.broker, it.rack, "host") for it in places]
-    assert assign_replicas(partitions, factor, on_one_node) == assign_replicas(partitions, factor, places)
+    factor = data.draw(st.integers(1, len(usable)))
+    on_one_node = [UsableBroker(it.broker, it.rack, "host") for it in usable]
+    assert assign_replicas(partitions, factor, on_one_node) == assign_replicas(partitions, factor, usable)
 
 
 @given(st.integers(2, 9), st.integers(1, 100))
 @settings(deadline=None)
 def test_replicas_are_even_without_racks(brokers: int, partitions: int) -> None:
-    places = [UsableBroker(i) for i in range(brokers)]
+    usable = [UsableBroker(i) for i in range(brokers)]
     for factor in {1, 2, min(3, brokers)}:
         counts = Counter(
-            broker for replicas in assign_replicas(partitions * brokers, factor, places) for broker in replicas
+            broker for replicas in assign_replicas(partitions * brokers, factor, usable) for broker in replicas
         )
         assert max(counts.values()) - min(counts.values()) <= 2
         if factor == 1:
@@ -123,6 +123,6 @@ def test_neighbours_on_the_ring_are_on_different_nodes_of_different_racks() -> N
 
 
 def test_the_next_topic_begins_with_the_broker_that_leads_least() -> None:
-    places = [UsableBroker(1), UsableBroker(2), UsableBroker(3)]
-    start = least_loaded_start(places, {1: 3, 2: 1, 3: 2})
-    assert assign_replicas(1, 1, places, start=start) == [(2,)]
+    usable = [UsableBroker(1), UsableBroker(2), UsableBroker(3)]
+    start = least_loaded_start(usable, {1: 3, 2: 1, 3: 2})
+    assert assign_replicas(1, 1, usable, start=start) == [(2,)]

@@ -104,7 +104,7 @@ def test_an_interrupted_recovery_is_repeated_at_the_next_start(folder: Path, ord
     start.stop()
 
 
-def test_an_order_for_another_disk_cluster_or_a_cluster_with_a_leader_is_refused(folder: Path) -> None:
+def test_an_order_for_another_disk_for_another_cluster_or_for_a_cluster_with_a_leader_is_refused(folder: Path) -> None:
     start = Start(folder)
     with pytest.raises(KafkaError, match="another disk"):
         start.store(LEADS, receiver=UUID(int=7))

@@ -97,7 +97,7 @@ def lead_with_one_vote(state: RaftState, voter: ReplicaKey, request_state: RaftS
     )
 
 
-def restart_in_epoch_of_log(stored: ElectionState, me: ReplicaKey) -> RaftState:
+def restart_in_previous_epoch(stored: ElectionState, me: ReplicaKey) -> RaftState:
     return raft_rules.restart(ElectionState(max(stored.epoch - 1, 0)), me)
 
 
@@ -133,7 +133,7 @@ WRONG_RULES = {
     "pre-votes are granted beside a leader": Rules(answer_vote=pre_vote_always_granted),
     "a voter becomes a candidate without a pre-vote": Rules(expire=become_candidate_without_pre_vote),
     "one other vote elects a leader": Rules(count_vote=lead_with_one_vote),
-    "an epoch is used again after a restart": Rules(restart=restart_in_epoch_of_log),
+    "an epoch is used again after a restart": Rules(restart=restart_in_previous_epoch),
     "a vote is forgotten in a restart": Rules(restart=restart_without_vote),
     "a leader stays leader after a restart": Rules(restart=restart_as_leader),
     "two changes of voters at once": Rules(can_change_voters=several_changes_at_once),

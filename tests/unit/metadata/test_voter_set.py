@@ -49,7 +49,7 @@ def propose(
     return None if proposal is None else [entry.broker for entry in proposal]
 
 
-def test_a_record_is_committed_on_a_majority_with_one_of_the_leaders_epoch() -> None:
+def test_a_record_is_committed_when_a_majority_has_it_and_a_record_of_the_leaders_epoch() -> None:
     a, b, c = (entry.key for entry in voters(1, 2, 3))
     acknowledged = {a: 20, b: 12}
     assert committed_offset(acknowledged, (a, b, c)) == 12
@@ -68,7 +68,7 @@ def test_half_of_the_voters_and_an_empty_set_are_no_majority() -> None:
     ("brokers", "limit", "count"),
     [(1, 3, 1), (2, 3, 1), (3, 3, 3), (9, 3, 3), (4, 5, 3), (5, 5, 5), (7, 1, 1), (0, 3, 1)],
 )
-def test_there_is_one_voter_with_up_to_two_brokers_and_three_from_three_on(
+def test_the_voter_count_is_the_largest_odd_number_up_to_brokers_and_limit_and_at_least_one(
     brokers: int, limit: int, count: int
 ) -> None:
     assert target_voter_count(brokers, limit) == count
@@ -133,10 +133,10 @@ def test_every_leader_knows_from_the_log_which_broker_was_removed() -> None:
     assert may_join_voters(image, 3)
 
 
-keys = st.integers(1, 6)
+broker_ids = st.integers(1, 6)
 
 
-@given(st.lists(keys, min_size=1, max_size=5, unique=True), st.data())
+@given(st.lists(broker_ids, min_size=1, max_size=5, unique=True), st.data())
 def test_every_proposal_is_one_voter_away_and_keeps_the_leader(brokers: list[int], data: st.DataObject) -> None:
     current = voters(*brokers)
     candidates = [candidate(brokers[0])] + [
@@ -164,7 +164,7 @@ def test_endpoints_are_read_from_addresses() -> None:
     assert parse_endpoint("") is None
 
 
-def test_voters_are_on_as_many_nodes_as_there_are() -> None:
+def test_voters_are_spread_over_as_many_nodes_as_possible() -> None:
     on_a = [candidate(broker, node="a") for broker in (1, 2, 3)]
     on_b, on_c = candidate(4, node="b"), candidate(5, node="c")
     assert propose(voters(1), *on_a, on_b, on_c) == [1, 4]
