@@ -141,7 +141,8 @@ class ConsumerGroupSimulation:
     # -- what clients do ---------------------------------------------------------------------------
 
     def send_heartbeat(self, client: Client, *, is_response_lost: bool = False) -> None:
-        """The client keeps the error of its heartbeat in `errors`, and rejoins if it is fenced."""
+        """The client keeps the error of its heartbeat in `errors`. If it is fenced or unknown, its
+        next heartbeat joins."""
         is_joining = client.epoch == 0
         request = ConsumerHeartbeat(
             client.member_id,
@@ -223,8 +224,8 @@ class ConsumerGroupSimulation:
         raise AssertionError(f"not converged: {self.group.state}, {self.group.members}")
 
     def is_converged(self) -> bool:
-        """True if the group is stable, and its live clients consume every partition; without live
-        clients, if it is empty.
+        """True if the group is stable, and its live clients consume every partition of their
+        topics; without live clients, if it is empty.
         """
         live = [client for client in self.clients if client.is_alive]
         if {client.member_id for client in live} != self.group.members.keys():

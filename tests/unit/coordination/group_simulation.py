@@ -233,7 +233,8 @@ class GroupSimulation:
         return [client for client in self.clients if client.alive]
 
     def is_settled(self) -> bool:
-        """True if the group is stable with all live clients, and each has its assignment."""
+        """True if the group is stable with all live clients, and each has its assignment; without
+        live clients, if it is empty."""
         live = self.live_clients()
         if self.waiting or self.group.pending_joins:
             return False

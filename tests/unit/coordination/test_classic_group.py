@@ -276,7 +276,7 @@ def test_group_is_empty_after_the_last_member_left() -> None:
     assert (sim.state(), sim.group.generation) == (GroupState.empty, 2)
     assert sim.writes[-1].metadata.members == ()
     assert sim.group.protocol_type == "consumer"
-    assert sim.group.next_deadline_ms is not None, "a former deadline may remain"
+    assert sim.group.next_deadline_ms is not None, "a former deadline remains until it expires"
     sim.advance(600_000)
     assert sim.group.next_deadline_ms is None
 

@@ -133,7 +133,7 @@ class Member:
         self.id = ""
 
     def send(self, key: ApiKey, version: int, **fields: Any) -> "asyncio.Future[Any]":
-        """The response of the dispatcher, which is done if it was ready at once."""
+        """A future of the dispatcher's response, already done if the response was ready at once."""
         values = {"group_id": "g", "member_id": self.id, "protocol_type": "consumer"} | fields
         request = build_message(schema_of(request_class(key, version)), values)
         frame = write_request(key, version, 7, "me", request)[4:]

@@ -101,7 +101,7 @@ def test_a_group_with_user_data_in_its_assignment_stays_a_classic_group() -> Non
     run_with_broker(test, CLASSIC_CONFIG)
 
 
-def test_a_classic_member_joins_an_empty_consumer_group_as_a_classic_group() -> None:
+def test_an_empty_consumer_group_becomes_a_classic_group_when_a_classic_member_joins() -> None:
     async def test(broker: CoordinatorBroker) -> None:
         add_topic(broker.image, "t", 1)
         await send_heartbeat(broker, "m", 0)
@@ -110,9 +110,11 @@ def test_a_classic_member_joins_an_empty_consumer_group_as_a_classic_group() -> 
         await join_classic(broker)
         assert isinstance(broker.groups.describe_group("g"), ClassicGroup)
         assert broker.groups.fetch_offsets("g")["t"][0].offset == 5
-        left = {record.key for record in broker.records() if record.value is not None}
-        gone = {record.key for record in broker.records() if record.value is None}
-        assert {key for key in left if key is not None and CONSUMER_GROUP_RECORDS.decode_key(key) is not None} <= gone
+        written = {record.key for record in broker.records() if record.value is not None}
+        deleted = {record.key for record in broker.records() if record.value is None}
+        assert {
+            key for key in written if key is not None and CONSUMER_GROUP_RECORDS.decode_key(key) is not None
+        } <= deleted
 
     run_with_broker(test, CLASSIC_CONFIG)
 

@@ -50,7 +50,7 @@ def test_legacy_key_is_an_offset_commit() -> None:
 
 
 @pytest.mark.parametrize("kind", [3, 8, 9, 11, 16, 23, 99, -1])
-def test_keys_of_newer_group_types_are_ignored(kind: int) -> None:
+def test_keys_of_other_record_types_are_ignored(kind: int) -> None:
     assert decode_key(kind.to_bytes(2, "big", signed=True) + b"\x00\x01g\x00\x00") is None
 
 

@@ -1,4 +1,4 @@
-"""Appends to a partition of another broker that get no response, or a malformed one."""
+"""Appends to another broker's partition: no leader, no response, or a malformed one."""
 
 from typing import cast
 from uuid import UUID
@@ -38,7 +38,7 @@ async def test_a_malformed_response_leaves_open_whether_the_records_are_appended
 
 
 @async_test
-async def test_partitions_without_a_leader_get_nothing() -> None:
+async def test_partitions_without_a_reachable_leader_get_nothing() -> None:
     assert await error_of(create_appender(b"", leader=-1).append("t", b"batch")) is ErrorCode.leader_not_available
     assert await error_of(create_appender(b"").append("other", b"batch")) is ErrorCode.leader_not_available
     with pytest.raises(KafkaError, match="broker 2 cannot be reached"):

@@ -63,7 +63,7 @@ def find_group(broker: CoordinatorBroker) -> ShareGroup:
     return broker.groups.share_groups_of("g").find_group("g")
 
 
-def test_the_first_heartbeat_has_the_assignment_of_initialized_partitions() -> None:
+def test_the_first_response_has_the_assignment_of_initialized_partitions() -> None:
     async def test(broker: CoordinatorBroker, states: MemoryStates) -> None:
         topic = add_topic(broker.image, "t", 3)
         joined = await send_heartbeat(broker, "m", 0)

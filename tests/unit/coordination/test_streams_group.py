@@ -142,8 +142,8 @@ def test_a_member_commits_with_an_older_epoch_for_the_tasks_that_it_had_then_and
     assert one.epoch == two.epoch == before + 1
     group.group.check_commit("a", before, 9, [("lines", kept.partition)])
     stale = (
-        ("a", before, [("lines", kept.partition), ("lines", given_up.partition)]),  # it has lost the second one
-        ("b", before, [("lines", given_up.partition)]),  # it has got it later
+        ("a", before, [("lines", kept.partition), ("lines", given_up.partition)]),  # a has lost the second task
+        ("b", before, [("lines", given_up.partition)]),  # b got the task later
         ("a", before - 1, [("lines", kept.partition)]),
         ("a", before, [("others", kept.partition)]),  # no task reads the topic
         ("a", before + 2, [("lines", kept.partition)]),
@@ -178,7 +178,7 @@ def test_a_task_that_the_application_does_not_have_is_refused() -> None:
     assert group.send_heartbeat(client).tasks is None
 
 
-def test_a_waiting_member_that_has_used_its_epoch_is_fenced_with_the_former_one() -> None:
+def test_a_waiting_member_that_has_used_its_new_epoch_is_fenced_if_it_sends_the_former_one() -> None:
     group = StreamsGroupSimulation(StreamsGroupConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0))
     group.metadata.set_partition_counts(lines=2, counts=2)
     for client in (Client("a", "p"), waiting := Client("b", "q"), Client("c", "r")):

@@ -22,7 +22,7 @@ def members_of(processes: list[str], former: dict[str, TaskAssignment] | None = 
 
 def check_assignment(members: dict[str, StreamsAssignee], counts: dict[str, int], replicas: int, targets: Any) -> None:
     """Raises AssertionError unless all tasks are assigned, evenly, and each stateful task has
-    `replicas` standby copies in other processes, as far as there are so many.
+    `replicas` standby copies in other processes, or one in each if those are fewer.
     """
     tasks = {Task(part, at) for part, count in counts.items() for at in range(count)}
     active = Counter(task for one in targets.values() for task in tasks_of(one.active))
