@@ -42,8 +42,8 @@ class ConsoleClient:
             return Answer(response.status, response.headers, await response.text())
 
     async def get_form_token(self) -> str:
-        """The token of the console's forms. Needs a console without logins, and a registry with the
-        subject `t-value`: it is read from that page.
+        """The token of the console's forms, read from the page of the subject `t-value`. Needs a
+        console without logins, and a registry with that subject.
         """
         match = re.search(r'name="token" value="([^"]+)"', (await self.get("/schema?subject=t-value")).text)
         assert match is not None

@@ -27,8 +27,8 @@ def listed(name: str, coordinator: int) -> ListedGroup:
 
 
 class FakeCoordinators(ClusterRequests):
-    """Group coordinators that return one committed offset of each group. `errors`: by group; of a
-    coordinator (`broker 2`), that it does not respond.
+    """Group coordinators that return one committed offset of each group. `errors`: error codes by
+    group; an entry `broker 2` of any code means that this coordinator does not respond.
     """
 
     def __init__(self, errors: Mapping[str, ErrorCode]) -> None:

@@ -41,7 +41,7 @@ def test_boxes_are_apart_and_lines_lead_to_the_right(views: list[PipelineView]) 
             at_x, at_y = to_x, to_y
 
 
-def test_view_that_nobody_has_reported_has_no_line() -> None:
+def test_view_that_reads_an_unreported_view_has_no_line() -> None:
     graph = lay_out([PipelineView("a", "sink", reads=("missing",))])
     assert (len(graph.boxes), graph.lines) == (1, [])
     assert (lay_out([]).width, lay_out([]).height) == (0, 0)

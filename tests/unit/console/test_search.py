@@ -23,7 +23,7 @@ class FakeClient:
 
 
 class LocalProcess:
-    """The work of a search's process, in this one."""
+    """Does the work of a search's process in the test's process."""
 
     def __init__(self, expression: str) -> None:
         self._scanner = Scanner(StartSearch(expression, None, "text"))
@@ -38,7 +38,7 @@ def new_search(first: int, limit: int) -> Search:
 
 
 async def follow(search: Search, expression: str = "") -> list[list[int]]:
-    """The offsets of each update until one has none."""
+    """The offsets that each update has found, until an update has scanned no record."""
     process: Any = LocalProcess(expression)
     found: list[list[int]] = []
     async for update in search.follow(process):

@@ -39,7 +39,7 @@ class Clock:
         return self.now_s
 
 
-def scenario_with_user(folder: Path, check: Any) -> None:
+def run_with_user(folder: Path, check: Any) -> None:
     async def scenario() -> None:
         async with broker_with_topic(folder) as broker:
             key = ("alice", MECHANISMS["SCRAM-SHA-512"])
@@ -63,7 +63,7 @@ def test_session_ends_when_it_is_idle_or_old(tmp_path: Path) -> None:
         assert sessions.find(used) is None
         assert sessions.find(idle) is None
 
-    scenario_with_user(tmp_path, check)
+    run_with_user(tmp_path, check)
 
 
 def test_looking_whether_a_session_is_open_does_not_keep_it_open(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_looking_whether_a_session_is_open_does_not_keep_it_open(tmp_path: Path)
         clock.now_s = IDLE_S + 1
         assert not sessions.is_open(token)
 
-    scenario_with_user(tmp_path, check)
+    run_with_user(tmp_path, check)
 
 
 def test_session_ends_when_the_password_changes_or_the_user_is_removed(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_session_ends_when_the_password_changes_or_the_user_is_removed(tmp_path:
         del broker.image.scram_credentials[key]
         assert sessions.find(second) is None
 
-    scenario_with_user(tmp_path, check)
+    run_with_user(tmp_path, check)
 
 
 def test_sessions_are_bounded_and_closed(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_sessions_are_bounded_and_closed(tmp_path: Path) -> None:
         assert sessions.find(tokens[-1]) is None
         assert sessions.find("") is None
 
-    scenario_with_user(tmp_path, check)
+    run_with_user(tmp_path, check)
 
 
 def test_session_ends_when_the_token_of_its_login_expires() -> None:
