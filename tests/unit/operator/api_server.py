@@ -17,9 +17,9 @@ STARTED = "2026-01-01T00:00:00Z"
 
 @dataclass
 class FakeApi:
-    """`writes`: requests to write, in order: `apply Service demo-brokers`. `reject`: the error of a
-    write; None accepts it. `unserved`: kinds whose CRD is not installed. `events`: reasons and
-    messages of recorded events.
+    """`writes`: accepted writes in order, such as `apply Service demo-brokers`. `reject`: returns
+    the error of a write; None accepts it. `unserved`: kinds whose CRD is not installed. `events`:
+    reasons and messages of recorded events.
     """
 
     objects: dict[tuple[str, str, str], Json] = field(default_factory=dict)

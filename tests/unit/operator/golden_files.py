@@ -13,7 +13,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 class PlainDumper(yaml.SafeDumper):
-    """Repeats equal objects instead of writing aliases."""
+    """Repeats an object instead of writing an alias of it."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

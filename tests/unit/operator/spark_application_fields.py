@@ -83,7 +83,8 @@ INSIDE: Final = {"restartPolicy": RESTART, "driver": DRIVER, "executor": EXECUTO
 
 
 def find_undocumented_fields(application: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Paths of the fields that are not as documented, in order, with their values."""
+    """Sorted paths of the fields that are not as documented, with their values, and of required
+    fields that are missing, with None."""
     found: list[tuple[str, Any]] = []
     if (application["apiVersion"], application["kind"]) != ("sparkoperator.k8s.io/v1beta2", "SparkApplication"):
         found.append(("kind", application["kind"]))

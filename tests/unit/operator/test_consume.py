@@ -22,7 +22,7 @@ def records(first: int, count: int) -> list[Record]:
 
 
 @dataclass
-class Batches:
+class BatchConsumer:
     """A consumer of one partition that advances its position by whole batches."""
 
     batches: Sequence[list[Record]]
@@ -34,8 +34,8 @@ class Batches:
             yield AT, batch
 
 
-def print_and_commit(
-    batches: Batches, *, end: int | None = None, count: int | None = None
+def print_records(
+    batches: BatchConsumer, *, end: int | None = None, count: int | None = None
 ) -> dict[TopicPartition, int]:
     """Prints records. Returns the offsets that would be committed."""
     consumer, ends = cast(Consumer, batches), None if end is None else {AT: end}
@@ -46,13 +46,13 @@ def print_and_commit(
 
 
 def test_records_after_the_end_are_neither_printed_nor_committed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_and_commit(Batches([records(0, 3), records(3, 4)]), end=5) == {AT: 5}
+    assert print_records(BatchConsumer([records(0, 3), records(3, 4)]), end=5) == {AT: 5}
     assert capsys.readouterr().out.split() == ["0", "1", "2", "3", "4"]
 
 
 def test_maximum_number_of_records_is_printed_and_committed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_and_commit(Batches([records(0, 3), records(3, 4)]), count=4) == {AT: 4}
-    assert print_and_commit(Batches([records(0, 3)]), count=3) == {AT: 3}
+    assert print_records(BatchConsumer([records(0, 3), records(3, 4)]), count=4) == {AT: 4}
+    assert print_records(BatchConsumer([records(0, 3)]), count=3) == {AT: 3}
     assert capsys.readouterr().out.split() == ["0", "1", "2", "3", "0", "1", "2"]
 
 
@@ -61,8 +61,8 @@ def test_records_that_could_not_be_printed_are_not_committed(monkeypatch: pytest
         def flush(self) -> None:
             raise BrokenPipeError
 
-    batches = Batches([records(0, 3), records(3, 4)])
+    batches = BatchConsumer([records(0, 3), records(3, 4)])
     monkeypatch.setattr("sys.stdout", Closed())
     with pytest.raises(BrokenPipeError):
-        print_and_commit(batches)
+        print_records(batches)
     assert printed_offsets(cast(Consumer, batches), None) == {AT: 0}

@@ -1,4 +1,4 @@
-"""Settings of groups: properties of the plan, searched by hypothesis."""
+"""Settings of groups: planned changes, which resource owns a group, and conditions."""
 
 from typing import Any
 

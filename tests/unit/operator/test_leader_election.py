@@ -39,7 +39,7 @@ class Contender:
 
 @dataclass
 class CutOffApi(FakeApi):
-    """The API server over a network that may be cut."""
+    """An API server to which no write gets through while the network is cut."""
 
     cut: bool = False
 

@@ -105,7 +105,7 @@ def test_brokers_on_one_machine_read_files_that_are_replaced(authority: Certific
     assert (second.address, second.address_with("SSL")) == ("127.0.0.1:9093", "127.0.0.1:9095")
 
 
-def test_brokers_with_tls_listeners_only_get_an_inter_broker_listener(authority: CertificateAuthority) -> None:
+def test_brokers_whose_listeners_all_have_tls_get_an_inter_broker_listener(authority: CertificateAuthority) -> None:
     (broker,) = plan_broker_processes([cluster(SAFE)], PurePath("/state"), certificates={"demo": PurePath("/c")})
     assert broker.settings["listeners"] == "SAFE://127.0.0.1:9094,INTER_BROKER://127.0.0.1:9095"
     assert broker.settings["inter.broker.listener.name"] == "INTER_BROKER"

@@ -136,7 +136,7 @@ async def test_an_error_is_printed_once_with_the_line_of_the_setting(tmp_path: P
 
 
 @async_test
-async def test_a_resource_that_waits_for_long_is_reported(tmp_path: Path) -> None:
+async def test_a_resource_that_waits_for_a_long_time_is_reported(tmp_path: Path) -> None:
     world = LocalPlatformWorld(tmp_path)
     cluster, now = world.update(samples.cluster()), 100.0
     waiting = Conditions(Reconciling("RollingRestart", "waiting: flights-0"), 1)

@@ -15,7 +15,7 @@ from ottla_operator.plan.mirror import UNREPORTED
 from tests.unit.async_tests import async_test
 
 LEADERS = {0: 1, 1: 2, 2: -1}  # by partition of the topics `copy` and `appended`
-APPENDED = 2  # partitions of the source of `appended`, which has three itself
+SOURCE_PARTITIONS = 2  # of the source of `appended`; the topic `appended` itself has three
 
 
 class FakeBrokers:
@@ -35,8 +35,8 @@ class FakeBrokers:
             state = json.dumps({"state": "Replicating", "end": 5, "lag": 0})
             values |= {str(index): state for index, leader in LEADERS.items() if leader == broker}
         if topic == "appended":
-            own = {index for index, leader in LEADERS.items() if leader == broker and index < APPENDED}
-            values = {"west/source.topic": "s", "west/source.partitions": str(APPENDED)}
+            own = {index for index, leader in LEADERS.items() if leader == broker and index < SOURCE_PARTITIONS}
+            values = {"west/source.topic": "s", "west/source.partitions": str(SOURCE_PARTITIONS)}
             values |= {f"west/{index}": json.dumps({"state": "Replicating", "end": 5}) for index in own}
         configs = [SimpleNamespace(name=name, value=value) for name, value in values.items()]
         return SimpleNamespace(resource_name=topic, error_code=0, error_message=None, configs=configs)

@@ -1,4 +1,4 @@
-"""Offsets of the partitions of a topic, of which some may have no leader."""
+"""Offsets of a topic's partitions, also if some partitions have no leader."""
 
 import asyncio
 from collections.abc import Collection
@@ -20,7 +20,8 @@ END = 7
 
 
 class FakeClient:
-    """Leaders know the log end of every partition, except of those whose leader has changed."""
+    """Brokers return END for each partition, and an error for those in `moved`, whose leader has
+    changed."""
 
     def __init__(self, moved: Collection[int] = ()) -> None:
         self.moved = moved

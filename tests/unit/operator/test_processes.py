@@ -134,14 +134,14 @@ async def test_a_process_whose_port_is_in_use_is_not_started(tmp_path: Path) -> 
     await running
 
 
-async def orphan(folder: Path, hash_: str = "h") -> processes.Process:
-    """A process whose supervisor is gone."""
+async def start_orphan(folder: Path, hash_: str = "h") -> processes.Process:
+    """Starts a process that no supervisor runs."""
     return await processes.start_process(folder, [sys.executable, "-S", "-c", SERVE], hash_)
 
 
 @async_test
 async def test_an_orphaned_process_is_adopted_and_stopped(tmp_path: Path) -> None:
-    process = await orphan(tmp_path)
+    process = await start_orphan(tmp_path)
     reports = Reports()
     supervisor = supervise(tmp_path, SERVE, reports)
     running = asyncio.create_task(supervisor.run())
@@ -155,7 +155,7 @@ async def test_an_orphaned_process_is_adopted_and_stopped(tmp_path: Path) -> Non
 
 @async_test
 async def test_an_orphaned_process_with_other_settings_is_replaced(tmp_path: Path) -> None:
-    process = await orphan(tmp_path, "old")
+    process = await start_orphan(tmp_path, "old")
     reports = Reports()
     supervisor = supervise(tmp_path, SERVE, reports, hash="new")
     running = asyncio.create_task(supervisor.run())
@@ -213,7 +213,7 @@ async def test_the_last_line_is_found_after_much_output(tmp_path: Path) -> None:
 
 @async_test
 async def test_a_killed_process_has_a_negative_exit_code(tmp_path: Path) -> None:
-    process = await orphan(tmp_path)
+    process = await start_orphan(tmp_path)
     process.kill()
     assert await process.wait() == -signal.SIGKILL
 

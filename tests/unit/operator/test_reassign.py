@@ -24,7 +24,7 @@ def clusters(
 ) -> tuple[list[PartitionReplicas], list[UsableBroker]]:
     """Any partitions on any brokers."""
     brokers = draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=6, unique=True))
-    places = [UsableBroker(it, draw(racks)) for it in brokers]
+    usable = [UsableBroker(it, draw(racks)) for it in brokers]
     partitions = []
     for topic, count in (("a", draw(st.integers(0, 8))), ("b", draw(st.integers(0, 3))), ("c", 1)):
         for index in range(count):
@@ -35,7 +35,7 @@ def clusters(
                     topic, index, tuple(replicas), isr, draw(st.sampled_from([-1, *isr])), draw(st.integers(0, 9))
                 )
             )
-    return partitions, places
+    return partitions, usable
 
 
 def apply_moves(
@@ -59,8 +59,8 @@ def replica_counts(layout: dict[tuple[str, int], tuple[int, ...]], brokers: Coll
     return [sum(it in replicas for replicas in layout.values()) for it in brokers]
 
 
-def count_racks(replicas: Collection[int], places: Sequence[UsableBroker]) -> int:
-    names = {it.broker: it.rack for it in places}
+def count_racks(replicas: Collection[int], usable: Sequence[UsableBroker]) -> int:
+    names = {it.broker: it.rack for it in usable}
     return len({names.get(it) or f"broker {it}" for it in replicas})
 
 
@@ -68,9 +68,9 @@ def count_racks(replicas: Collection[int], places: Sequence[UsableBroker]) -> in
 def test_spreading_is_even_in_every_rack_and_uses_all_racks(
     cluster: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
 ) -> None:
-    partitions, places = cluster
+    partitions, usable = cluster
     more = [UsableBroker(it, data.draw(RACKS)) for it in (7, 8)[: data.draw(st.integers(0, 2))]]
-    everywhere = [*places, *more]
+    everywhere = [*usable, *more]
     layout = apply_moves(partitions, spread_replicas(partitions, everywhere))
     for it in partitions:
         after = layout[it.topic, it.partition]
@@ -87,10 +87,10 @@ def test_spreading_is_even_in_every_rack_and_uses_all_racks(
 def test_spreading_uses_all_nodes_and_all_racks(
     cluster: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
 ) -> None:
-    partitions, places = cluster
+    partitions, usable = cluster
     nodes = st.sampled_from(["n1", "n2", "n3"])
     everywhere = [
-        *(UsableBroker(it.broker, it.rack, data.draw(nodes)) for it in places),
+        *(UsableBroker(it.broker, it.rack, data.draw(nodes)) for it in usable),
         *(UsableBroker(it, data.draw(RACKS), data.draw(nodes)) for it in (7, 8)[: data.draw(st.integers(0, 2))]),
     ]
     layout = apply_moves(partitions, spread_replicas(partitions, everywhere))
@@ -108,15 +108,15 @@ def test_spreading_uses_all_nodes_and_all_racks(
 def test_no_plan_brings_replicas_onto_fewer_nodes(
     cluster: tuple[list[PartitionReplicas], list[UsableBroker]], factor: int, data: st.DataObject
 ) -> None:
-    partitions, places = cluster
+    partitions, usable = cluster
     nodes = st.sampled_from([None, "n1", "n2", "n3"])
-    places = [UsableBroker(it.broker, it.rack, data.draw(nodes)) for it in places]
-    node = {it.broker: it.node_key for it in places}
-    leaving = {places[0].broker} if data.draw(st.booleans()) else set()
-    rest = [it for it in places if it.broker not in leaving]
+    usable = [UsableBroker(it.broker, it.rack, data.draw(nodes)) for it in usable]
+    node = {it.broker: it.node_key for it in usable}
+    leaving = {usable[0].broker} if data.draw(st.booleans()) else set()
+    rest = [it for it in usable if it.broker not in leaving]
     try:
-        drained = apply_moves(partitions, drain_brokers(partitions, places, leaving))
-        changed = apply_moves(partitions, change_replication_factor(partitions, places, {"a"}, factor))
+        drained = apply_moves(partitions, drain_brokers(partitions, usable, leaving))
+        changed = apply_moves(partitions, change_replication_factor(partitions, usable, {"a"}, factor))
     except ImpossibleAssignment:
         return
     for it in partitions:
@@ -136,8 +136,8 @@ def test_no_plan_brings_replicas_onto_fewer_nodes(
 def test_without_racks_spreading_is_even_and_moves_no_more_than_it_must(
     cluster: tuple[list[PartitionReplicas], list[UsableBroker]], added_count: int
 ) -> None:
-    partitions, places = cluster
-    everywhere = [*places, *(UsableBroker(7 + it) for it in range(added_count))]
+    partitions, usable = cluster
+    everywhere = [*usable, *(UsableBroker(7 + it) for it in range(added_count))]
     brokers = [it.broker for it in everywhere]
     before = replica_counts(apply_moves(partitions, ()), brokers)
     moves = spread_replicas(partitions, everywhere)
@@ -156,16 +156,16 @@ def test_without_racks_spreading_is_even_and_moves_no_more_than_it_must(
 def test_draining_empties_a_broker_and_moves_nothing_else(
     cluster: tuple[list[PartitionReplicas], list[UsableBroker]], data: st.DataObject
 ) -> None:
-    partitions, places = cluster
+    partitions, usable = cluster
     leaving = data.draw(
-        st.lists(st.sampled_from(places), max_size=2, unique=True).map(lambda it: {at.broker for at in it})
+        st.lists(st.sampled_from(usable), max_size=2, unique=True).map(lambda it: {at.broker for at in it})
     )
-    rest = [it for it in places if it.broker not in leaving]
+    rest = [it for it in usable if it.broker not in leaving]
     if any(len(it.replicas) > len(rest) for it in partitions if leaving & set(it.replicas)):
         with pytest.raises(ImpossibleAssignment, match=r"needs? as many brokers"):
-            drain_brokers(partitions, places, leaving)
+            drain_brokers(partitions, usable, leaving)
         return
-    moves = drain_brokers(partitions, places, leaving)
+    moves = drain_brokers(partitions, usable, leaving)
     layout = apply_moves(partitions, moves)
     for it in partitions:
         after = layout[it.topic, it.partition]
@@ -190,13 +190,13 @@ def test_draining_empties_a_broker_and_moves_nothing_else(
 def test_a_changed_replication_factor_keeps_the_leader_and_racks_and_removes_lagging_replicas_first(
     cluster: tuple[list[PartitionReplicas], list[UsableBroker]], factor: int
 ) -> None:
-    partitions, places = cluster
-    if factor > len(places):
+    partitions, usable = cluster
+    if factor > len(usable):
         with pytest.raises(ImpossibleAssignment, match=f"{factor} replicas need as many brokers"):
-            change_replication_factor(partitions, places, {"a", "c"}, factor)
+            change_replication_factor(partitions, usable, {"a", "c"}, factor)
         return
-    layout = apply_moves(partitions, change_replication_factor(partitions, places, {"a", "c"}, factor))
-    most = count_racks([it.broker for it in places], places)
+    layout = apply_moves(partitions, change_replication_factor(partitions, usable, {"a", "c"}, factor))
+    most = count_racks([it.broker for it in usable], usable)
     for it in partitions:
         after = layout[it.topic, it.partition]
         if it.topic == "b":
@@ -206,7 +206,7 @@ def test_a_changed_replication_factor_keeps_the_leader_and_racks_and_removes_lag
         assert set(it.replicas) <= set(after) or set(after) <= set(it.replicas)
         if it.leader >= 0:
             assert it.leader in after
-        assert count_racks(after, places) >= min(count_racks(it.replicas, places), most, factor) or len(after) < len(
+        assert count_racks(after, usable) >= min(count_racks(it.replicas, usable), most, factor) or len(after) < len(
             it.replicas
         )
         if set(after) < set(it.replicas):  # lagging replicas are removed before those in sync

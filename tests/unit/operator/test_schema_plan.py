@@ -1,4 +1,5 @@
-"""Changes of a subject of the schema registry: properties of the plan, searched by hypothesis."""
+"""Schemas: changes of a subject, owners, references, readers, refusals, and the connection to the
+registry."""
 
 from dataclasses import replace
 from typing import Any

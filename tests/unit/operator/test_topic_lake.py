@@ -26,8 +26,8 @@ from tests.unit.async_tests import async_test
 from tests.unit.operator import samples
 from tests.unit.operator.topic_world import KEY, TopicWorld
 
-URL = {"type": "hadoop", "warehouse": "s3a://bucket/lake"}
-LAKE: dict[str, Any] = {"iceberg": {"table": "lake.air.flights", "catalog": URL}}
+CATALOG = {"type": "hadoop", "warehouse": "s3a://bucket/lake"}
+LAKE: dict[str, Any] = {"iceberg": {"table": "lake.air.flights", "catalog": CATALOG}}
 POD_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 

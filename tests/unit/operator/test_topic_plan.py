@@ -1,4 +1,4 @@
-"""Changes of a topic: properties of the plan, searched by hypothesis."""
+"""Changes of a topic: properties of the plan, searched by hypothesis, and examples."""
 
 from dataclasses import replace
 from typing import Any
