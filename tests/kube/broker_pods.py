@@ -163,7 +163,7 @@ class BrokerPods:
         }
 
     def _container_spec(self, replicas: int, settings: dict[str, str]) -> Json:
-        """Broker 0 may found the cluster."""
+        """Spec of a broker's container. Only broker 0 may found the cluster."""
         founds = '$([ "$BROKER" = 0 ] && echo true || echo false)'
         config = {
             "node.id": "$(BROKER)",

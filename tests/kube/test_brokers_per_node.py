@@ -34,7 +34,7 @@ def add_node(plane: ControlPlane, name: str) -> None:
 
 
 def report_ready(plane: ControlPlane, name: str) -> None:
-    """Sends a heartbeat as a kubelet does. Without, the node is tainted after twelve seconds."""
+    """Sends a heartbeat as a kubelet does. Without one for twelve seconds, the node is tainted."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
     status = {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [ready]}

@@ -1,7 +1,7 @@
 """The console of a Cluster on a real kubelet, in a real browser: a login by a real OpenID Connect
 server, and a rolling restart of the pods on the overview.
 
-The browser reaches it as docs/console.md says, by `kubectl port-forward`.
+The browser reaches the console as docs/console.md says, by `kubectl port-forward`.
 """
 
 import base64
@@ -37,7 +37,7 @@ ROLLS_WITHIN_MS = 180_000
 
 @pytest.fixture(scope="module")
 def browser(kube: Kubernetes) -> Iterator[Browser]:
-    """A browser on the node network, as everything that starts after `kube`."""
+    """A browser on the node network, like everything that starts after `kube`."""
     with run_chromium() as chromium:
         yield chromium
 

@@ -124,8 +124,10 @@ def test_applying_resources_again_writes_nothing(plane: ControlPlane, operator: 
 
 
 def wait_until_settled(operator: OperatorProcess) -> dict[str, float]:
-    """Waits until two more reconciles of each resource have written nothing: the first ones write
-    what each resource waits for, and that changes with the others. Returns the numbers of writes.
+    """Waits until nothing is written during two more reconciles of the Cluster and of the Pipeline.
+
+    Earlier ones write what each resource waits for, which changes as the others are reconciled.
+    Returns the numbers of writes.
     """
     while True:  # the test's own time limit bounds it
         writes = operator.count_writes()

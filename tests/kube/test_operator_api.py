@@ -130,8 +130,8 @@ def test_drift_is_corrected(resources: NamespaceClient, operator: OperatorProces
     eventually(lambda: (resources.api.get(service) or {})["spec"].get("publishNotReadyAddresses"), within_s=30)
 
 
-def event_reasons(resources: NamespaceClient) -> set[tuple[str, str]]:
-    """(reason, type) of the namespace's events."""
+def event_reasons_and_types(resources: NamespaceClient) -> set[tuple[str, str]]:
+    """(reason, type) of each of the namespace's events."""
     return {(it["reason"], it["type"]) for it in resources.list_objects("v1", "events").values()}
 
 
@@ -145,7 +145,9 @@ def test_an_invalid_spec_that_the_schema_accepts_is_stalled(
     assert "listener.name.other" in resources.condition("Cluster", "demo", "Stalled")["message"]
     resources.patch_spec("Cluster", "demo", {"config": None})
     resources.wait_for_status("Cluster", "demo", "InProgress")
-    eventually(lambda: ("SettingRefused", "Warning") in event_reasons(resources), message="a SettingRefused event")
+    eventually(
+        lambda: ("SettingRefused", "Warning") in event_reasons_and_types(resources), message="a SettingRefused event"
+    )
 
 
 def test_a_topic_reports_that_its_cluster_is_missing_or_not_ready(

@@ -52,14 +52,14 @@ def test_volumes_are_expanded_without_restarting_brokers(demo: ManagedCluster) -
         demo.patch_spec({"storage": {"size": "2Gi"}})
         demo.wait_for_status()
     claims = demo.resources.list_objects("v1", "persistentvolumeclaims")
-    of_brokers = [claims[f"data-{CLUSTER_NAME}-{it}"] for it in (1, 2, 3)]
+    broker_claims = [claims[f"data-{CLUSTER_NAME}-{it}"] for it in (1, 2, 3)]
     eventually(
         lambda: all(
             demo.resources.list_objects("v1", "persistentvolumeclaims")[it["metadata"]["name"]]["status"]["capacity"][
                 "storage"
             ]
             == "2Gi"
-            for it in of_brokers
+            for it in broker_claims
         ),
         message=f"claims in {NAMESPACE} are expanded",
     )

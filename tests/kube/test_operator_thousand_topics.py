@@ -64,7 +64,7 @@ def test_a_thousand_topics_become_ready_and_are_then_not_written_again(
 
 
 def reconciles_write_nothing(operator: InstalledOperator) -> bool:
-    """True if nothing is written during two reconciles of each kind."""
+    """True if nothing is written during two reconciles of Clusters and two of Topics."""
     writes = operator.count_writes()
     reconciles = {kind: operator.count_reconciles(kind) for kind in ("Cluster", "Topic")}
     eventually(

@@ -78,8 +78,9 @@ def secret_values(resources: NamespaceClient, name: str) -> dict[str, str]:
 
 
 def can_log_in(secret: dict[str, str]) -> bool:
-    """True if librdkafka can log in with the Secret's settings, but at the address of the broker
-    process, which stands for the pod.
+    """True if librdkafka can log in with the Secret's settings.
+
+    It connects to the broker process, which stands for the pod.
     """
     settings = dict(line.split("=", 1) for line in secret["librdkafka.properties"].splitlines())
     errors: list[KafkaError] = []
@@ -129,11 +130,11 @@ def test_user_logs_in_with_its_secret_and_is_revoked_with_its_resource(
     assert (owner["kind"], owner["uid"]) == ("User", user["metadata"]["uid"])
     assert can_log_in(secret)
     assert not can_log_in({**secret, "librdkafka.properties": secret["librdkafka.properties"].strip() + "x\n"})
-    versions = user["metadata"]["resourceVersion"], operator.count_writes()
+    before = user["metadata"]["resourceVersion"], operator.count_writes()
     reconciles = operator.count_reconciles("User")
     eventually(lambda: operator.count_reconciles("User") >= reconciles + 1, within_s=60)
     after = secured.get("User", "alice")["metadata"]["resourceVersion"], operator.count_writes()
-    assert after == versions, "nothing was written"
+    assert after == before, "nothing was written"
     messages = [it["message"] for it in secured.list_objects("v1", "events").values()]
     assert any("password set for SCRAM-SHA-512; 3 rules added" in it for it in messages), messages
     assert secret["password"] not in repr((user, messages, operator.daemon.log_tail()))

@@ -101,7 +101,7 @@ def main(names: list[str]) -> int:
     for name in names or IMAGES:
         built = build_image(name)
         total = sum(size_of(layer) for layer in built.layers)
-        print(f"{name}: {total / 1e6:.0f} MB unpacked, {own_size(name) / 1e6:.0f} MB without Debian and its runtime")
+        print(f"{name}: {total / 1e6:.0f} MB unpacked, {own_size(name) / 1e6:.0f} MB above its base stage")
     return 0
 
 
