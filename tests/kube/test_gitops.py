@@ -124,7 +124,7 @@ def test_applying_resources_again_writes_nothing(plane: ControlPlane, operator: 
 
 
 def wait_until_settled(operator: OperatorProcess) -> dict[str, float]:
-    """Waits until nothing is written during two more reconciles of the Cluster and of the Pipeline.
+    """Waits until nothing is written during two more reconciles of each resource.
 
     Earlier ones write what each resource waits for, which changes as the others are reconciled.
     Returns the numbers of writes.
@@ -137,8 +137,8 @@ def wait_until_settled(operator: OperatorProcess) -> dict[str, float]:
 
 
 def wait_for_reconciles(operator: OperatorProcess) -> None:
-    """Waits for two more reconciles of the Cluster and of the Pipeline."""
-    counts = {kind: operator.count_reconciles(kind) for kind in ("Cluster", "Pipeline")}
+    """Waits for two more reconciles of each resource."""
+    counts = {it["kind"]: operator.count_reconciles(it["kind"]) for it in MANIFESTS}
     eventually(lambda: all(operator.count_reconciles(it) >= count + 2 for it, count in counts.items()), within_s=60)
 
 

@@ -133,8 +133,9 @@ def test_reads_below_the_log_start_are_out_of_range(folder: LogFolder) -> None:
     for _ in range(5):
         append_committed(log, batch(2))
     log.delete_records_before(3)
-    with pytest.raises(KafkaError):
+    with pytest.raises(KafkaError) as raised:
         log.read(2, 100, up_to=10)
+    assert raised.value.code is ErrorCode.offset_out_of_range
     assert spans(log.read(3, 1, up_to=10)) == [(2, 3)]
 
 

@@ -110,13 +110,12 @@ def test_recovery_reads_only_what_follows_the_recovery_point(failing_folder: Log
 @pytest.mark.parametrize("point", [0, 1, 55, 56, 57, 118, 120])
 def test_any_recovery_point_gives_the_same_log(folder: LogFolder, point: int) -> None:
     log = create_filled_log(folder)
-    expected = [segment.offsets.entries() for segment in log.segments], [s.times.entries() for s in log.segments]
+    expected = [(segment.offsets.entries(), segment.times.entries()) for segment in log.segments]
     log.seal()
     again = folder.reopen(LogCheckpoint(recovery_point=point))
     assert (again.end, again.failure, again.recovery_point) == (120, None, point)
     assert offsets(again) == list(range(120))
-    rebuilt = [segment.offsets.entries() for segment in again.segments]
-    assert rebuilt == expected[0]
+    assert [(segment.offsets.entries(), segment.times.entries()) for segment in again.segments] == expected
 
 
 def test_corruption_below_the_recovery_point_takes_the_partition_offline(folder: LogFolder) -> None:
