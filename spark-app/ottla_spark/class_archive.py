@@ -25,7 +25,7 @@ from typing import Final
 from ottla_spark.jars import find_java
 
 _MAX_KEPT: Final = 3
-"""Number of archives that are kept, with those for other jars and versions. Each takes 200 MB."""
+"""Number of archives that are kept, also for other jars and versions. Each takes 200 MB."""
 _POLL_S: Final = 1.0
 _SILENT: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """Otherwise the JVM prints a warning to standard output if the archive does not fit."""

@@ -45,7 +45,7 @@ def uses_s3(spec: PipelineSpec, checkpoint: str) -> bool:
     """True if the pipeline names an S3-compatible store, or if a sink or the checkpoint, a path or
     URL, is in one.
     """
-    return spec.s3 is not None or is_s3(checkpoint) or any(is_s3(it) for sink in spec.sinks for it in _sink_urls(sink))
+    return spec.s3 is not None or is_s3(checkpoint) or any(is_s3(it) for sink in spec.sinks for it in _sink_paths(sink))
 
 
 def s3_conf(spec: PipelineSpec, checkpoint: str, secrets: Path | None) -> dict[str, str]:
@@ -97,7 +97,8 @@ def _store_conf(prefix: str, store: ObjectStore, secrets: Path | None) -> dict[s
     return conf
 
 
-def _sink_urls(sink: Sink) -> Iterator[str]:
+def _sink_paths(sink: Sink) -> Iterator[str]:
+    """Paths or URLs; empty for a catalog without `warehouse`."""
     if (files := sink.parquet or sink.delta) is not None:
         yield files.path
     if sink.iceberg is not None and sink.iceberg.catalog is not None:

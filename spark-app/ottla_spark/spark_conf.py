@@ -25,7 +25,7 @@ client properties with login data, and credentials of catalogs and object stores
 """
 
 IN_FILTER_THRESHOLD: Final = 100
-"""Largest number of values in an IN filter of which Spark compares each with the statistics of a
+"""Largest number of values in an IN filter that Spark compares one by one with the statistics of a
 Parquet file's pages. Of more values, it compares only the smallest and the largest.
 """
 

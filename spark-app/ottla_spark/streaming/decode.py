@@ -132,8 +132,8 @@ def null_on_error(column: Column) -> Column:
 
 @contextmanager
 def field_errors(where: str) -> Iterator[None]:
-    """Raises errors of PySpark and of the pipeline as PipelineError that names the field, and
-    MissingDependency as one that does.
+    """Raises errors of PySpark and of the pipeline as PipelineError that names the field. A
+    MissingDependency stays one, and names the field too.
     """
     try:
         yield

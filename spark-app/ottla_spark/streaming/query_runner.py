@@ -352,8 +352,8 @@ class QueryRunner:
                 self._process_events(wait_s=_POLL_INTERVAL_S)
 
     def _await_last_events(self) -> None:
-        """Stops the queries and waits for their events, which arrive late; termination is the last
-        event of a query.
+        """Stops the queries and waits for their events, which arrive late, at most for
+        `spec.stop.graceful`. Termination is the last event of a query.
         """
         for query in self._queries:
             if query.isActive:

@@ -146,7 +146,7 @@ def test_records_that_are_invalid_or_do_not_fit_the_columns_are_undecodable() ->
         assert re.search(f"^the value {sentence}", error), error
 
 
-def test_schema_without_columns_is_refused() -> None:
+def test_schema_that_cannot_become_columns_is_refused() -> None:
     tree = record(children={"type": "array", "items": {"$ref": "#"}})
     for schema, sentence in (
         (tree, "the schema # contains itself"),

@@ -205,7 +205,7 @@ def test_path_leads_to_a_nested_message() -> None:
         find_message(file, "Nothing")
 
 
-def test_schema_without_columns_is_refused() -> None:
+def test_schema_that_cannot_become_columns_is_refused() -> None:
     with pytest.raises(PipelineError, match="the message A contains itself"):
         column_type(schema_of('syntax = "proto3"; message A { repeated A children = 1; }'))
     with pytest.raises(PipelineError, match="not a FileDescriptorSet in base64"):
