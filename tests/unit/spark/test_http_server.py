@@ -35,9 +35,7 @@ def progress_after_two_batches() -> ProgressSnapshot:
     log = ProgressLog(None, "hourly", snapshot)
     log.write_state("running", group="g")
     log.write_batch(parse_progress_event(EVENT), LAG)
-    log.write_batch(
-        parse_progress_event({**EVENT, "name": "other", "numInputRows": 1, "inputRowsPerSecond": 0.5}), LAG
-    )
+    log.write_batch(parse_progress_event({**EVENT, "name": "other", "numInputRows": 1, "inputRowsPerSecond": 0.5}), LAG)
     return snapshot
 
 
