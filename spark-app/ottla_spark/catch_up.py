@@ -1,5 +1,5 @@
-"""Progress of a pipeline until it has processed the records that existed when it started: a bar
-with an estimate on a terminal, lines elsewhere.
+"""Progress of a pipeline until it has caught up: a bar with an estimate on a terminal, lines
+elsewhere.
 
 The estimate is the number of records that are left, divided by the rate at which that number has
 fallen since the start. So records that are written in the meantime count. A pipeline has caught up

@@ -71,7 +71,7 @@ def run_and_kill(
     the `deaths`, and at last lets it finish.
 
     sinks: by name. deaths: for each kill the steps, of which every sink reaches one, or AMID_ROWS.
-    check: takes the number of records of the topic, all of which are to be in the tables once.
+    check: takes the number of the topic's records, and checks that the tables have their rows.
     fields: further fields of the spec. check_unfinished: called after each death.
     """
     topics, folder = pipeline.topics, pipeline.folder

@@ -65,7 +65,7 @@ def test_rows_are_appended_by_day_and_columns_are_added(pipeline: Runner, topics
     assert len({file.file.partition for file in table.scan().plan_files()}) == 4
 
 
-def test_results_replace_earlier_ones_in_a_catalog_of_a_database(pipeline: Runner, topics: Topics) -> None:
+def test_results_replace_earlier_ones_in_tables_of_a_jdbc_catalog(pipeline: Runner, topics: Topics) -> None:
     topics.create("merge-in", partitions=2)
     spec = {
         "sources": {"events": events("merge-in")},

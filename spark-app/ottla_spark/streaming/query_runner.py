@@ -208,7 +208,7 @@ class QueryRunner:
         rows_of_tables = {name: table.rows() for name, table in tables.items()}
         build = partial(transform.build_views, spark, pipeline, raw, transform.RejectedRowCounter(), rows_of_tables)
         views = build()
-        unused = unused_columns(spark, pipeline, [views.written(it.source) for it in spec.sinks])
+        unused = unused_columns(spark, pipeline, [views.rows_for_sinks(it.source) for it in spec.sinks])
         if any(unused.values()):
             views = build(unused)
         if spec.dead_letter is not None:
