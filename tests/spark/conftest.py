@@ -112,7 +112,9 @@ class Topics:
 
 @pytest.fixture(scope="session", autouse=True)
 def jars_of_all_sinks() -> Iterator[None]:
-    """All tests of a process share one JVM, whose first pipeline fixes its class path."""
+    """Has all pipelines load the jars of all sinks: the tests of a process share one JVM, whose
+    class path is fixed when its first pipeline starts.
+    """
     with pytest.MonkeyPatch.context() as patch:
         add_all_sinks(patch.setattr)
         yield

@@ -71,7 +71,9 @@ class Worker:
 
     @contextmanager
     def run(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Ends with SIGKILL, which the worker cannot react to."""
+        """A worker while the block runs. At the end it is killed with SIGKILL, so that it cannot
+        commit anything more.
+        """
         process = connect.start_worker(self.folder, self.classpath, self.bootstrap, self.port, QUIET)
         try:
             config = json.loads((connect.DEBEZIUM / "connector.json").read_text())

@@ -38,7 +38,9 @@ def read(folder: Path, database: str, table: str) -> Table:
 
 
 def rows_of(table: Table, *columns: str) -> Counter[tuple[Any, ...]]:
-    """Counts the rows of `columns`, which DuckDB computes from PyIceberg's scan."""
+    """Counts the rows, each as the values of `columns`: expressions that DuckDB computes from
+    PyIceberg's scan.
+    """
     found = table.scan().to_duckdb("rows").execute(f"SELECT {', '.join(columns)} FROM rows").fetchall()
     return Counter(found)
 

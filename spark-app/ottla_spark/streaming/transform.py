@@ -118,8 +118,8 @@ class Views:
         rows.createOrReplaceTempView(name)
 
     def rows_for_sinks(self, name: str) -> DataFrame:
-        """The rows that sinks of this view are given: those before deferred expectations are
-        applied, if it has any.
+        """The rows from which sinks of this view write: those before the deferred expectations are
+        applied, if the view has any.
         """
         deferred = self.deferred.get(name)
         return self.frames[name] if deferred is None else deferred.rows

@@ -103,7 +103,7 @@ def test_record_is_read() -> None:
     }  # fmt: skip
 
 
-def test_record_is_valid_by_the_writers_schema_and_by_the_readers() -> None:
+def test_record_has_to_be_valid_by_the_writers_schema_and_by_the_readers() -> None:
     writer = schema_of(record(id={"type": "integer", "maximum": 9}, old={"type": "string"}))
     reader = schema_of(record(id={"type": "integer"}, new={"type": "integer", "default": 4}) | {"required": ["id"]})
     assert decode({"id": 1, "old": "x"}, reader, writer) == {"id": 1, "new": 4}
