@@ -1,4 +1,4 @@
-"""Reference tables that read new records and keep the rest in files beside the checkpoint."""
+"""Reference tables: they keep rows in files beside the checkpoint, and read only new records."""
 
 from __future__ import annotations
 
