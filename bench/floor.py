@@ -1,5 +1,5 @@
-"""The distance of a broker from the floor: the same produce requests, received, checked and written
-by a loop in C (`floor.c`).
+"""How far a broker is from the floor: a loop in C (`floor.c`) that receives, checks and writes the
+same Produce requests.
 """
 
 import subprocess

@@ -21,7 +21,7 @@ from tests.clients import librdkafka as rd
 from tests.jars import KAFKA_4_2
 
 NO_INTERVAL = {"group_consumer_assignment_interval_ms": 0, "group_share_assignment_interval_ms": 0}
-"""Assignments wait for nothing, as in this version of Apache Kafka, which ignores the settings."""
+"""Assignments wait for nothing, as in KAFKA_4_2, which ignores the settings."""
 PROTOCOLS = ("classic", "consumer")
 SIZES = (100, 1000)
 MEMBERS = 8

@@ -25,7 +25,7 @@ class LoadSize:
     under_load_s: float = 8.0
     wide: int = 3_000_000  # spread over many partitions
     compacted: int = 2_000_000
-    compacted_keys: int = 100_000
+    compacted_keys: int = 100_000  # different keys of these records
     cold_read_bytes: float = 8e9
     recovered_bytes: float = 20e9
 

@@ -1,4 +1,6 @@
-"""Measures one broker with default settings and a new folder, warmed up before each line."""
+"""Measures one broker with default settings and a new folder. Throughput and latency are measured
+after a warm-up.
+"""
 
 import os
 import resource
@@ -89,8 +91,8 @@ def _measure_load(broker: BrokerProcess, selected: Sequence[str], load_size: Loa
 def _measure_producing(
     broker: BrokerProcess, topic: str, records: int, size: int, settings: Sequence[str] = ()
 ) -> float:
-    """MB/s of one run, after a run with a quarter of the records: on virtual machines, memory that
-    the page cache has not had before makes further writes slower.
+    """MB/s of one run, after a run with a quarter of the records: on virtual machines, writes are
+    slower while the page cache takes memory that it has not had before.
     """
     programs.produce(broker.bootstrap, topic, records // 4, size, settings=settings)
     with _log_broker_cpu(broker):

@@ -20,7 +20,7 @@ COUNTS_SQL: Final = "SELECT item, count(*) AS events, round(sum(price), 2) AS re
 
 
 def rows_job() -> dict[str, Any]:
-    """Rows are chosen, changed and written to files."""
+    """Rows are filtered, changed and written to files."""
     return _job(ROWS_SQL, {"parquet": {"path": "out"}})
 
 

@@ -16,7 +16,8 @@ from tests.jars import fetch_classpath, java_command
 PROGRAM_TIMEOUT_S = 300
 
 command_log: list[str] = []
-"""The commands that were run, with the last line that each has printed."""
+"""The commands that were run, with the last line that each has printed, unless it ran in the
+background, and measurements that explain it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class ManyClientsResult:
 
 
 def run_program(command: list[str], stdin: bytes = b"") -> str:
-    """Runs a command and returns its output; both go into `command_log`.
+    """Runs a command and returns its output. Adds the command and the last line of the output to
+    `command_log`.
 
     `stdin` is its standard input. Raises RuntimeError if the exit code is not 0.
     """
@@ -174,8 +176,9 @@ def measure_new_connections(
 def measure_group(
     bootstrap: str, pid: int, topic: str, partitions: int, members: int, per_s: int, warm_s: float, seconds: float
 ) -> tuple[float, ManyClientsResult]:
-    """Members of one group on librdkafka, to which `per_s` records of 100 B are written: seconds
-    until all partitions have owners, and what the members receive then. `pid`: the broker's.
+    """Members of one group on librdkafka, to whose topic `per_s` records of 100 B a second are
+    written: seconds until all partitions have owners, and what the members receive then. `pid`: the
+    broker's.
     """
     words = [bootstrap, str(pid), topic, *map(str, (partitions, members, per_s, warm_s, seconds))]
     printed = json.loads(run_program([compile_program("group"), *words]))
@@ -186,7 +189,7 @@ def measure_many_consumers(
     port: int, pid: int, topic: str, consumers: int, per_s: int, warm_s: float, seconds: float
 ) -> ManyClientsResult:
     """Connections that each read partition 0 of an empty topic, while one connection writes `per_s`
-    records of 100 B. `pid`: the broker's process.
+    records of 100 B a second. `pid`: the broker's process.
     """
     produce_request = plain_requests.produce_request(topic, plain_requests.encode_batch(os.urandom(100)))
     fetch = plain_requests.fetch_request(topic)

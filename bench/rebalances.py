@@ -55,8 +55,8 @@ async def measure_rebalances(
 
 
 async def wait_for_coordinator(broker: BrokerProcess, group: str) -> None:
-    """Returns when the group's coordinator serves it, and so can say that the group has no such
-    member.
+    """Returns when the group's coordinator serves it, and so answers the heartbeat of a member that
+    does not exist with UNKNOWN_MEMBER_ID.
     """
     probe = HeartbeatRequest(group_id=GroupId(group), generation_id=i32(0), member_id="nobody")
     async with asyncio.timeout(READY_WITHIN_S), Client.connect(broker.bootstrap) as client:

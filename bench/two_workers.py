@@ -1,5 +1,5 @@
 """Many producers that write to a machine with two cores: to two workers of `ottla broker --workers
-2`, and beside them to one Apache Kafka broker, which uses both cores by itself.
+2` and, in other turns, to one Apache Kafka broker, which uses both cores by itself.
 """
 
 from collections.abc import Iterator, Sequence

@@ -163,8 +163,8 @@ def longest_ack_gap_s(
         inject_fault(leader)
         # Acknowledgements in flight may still arrive; after them there is a gap, then a steady
         # stream.
-        settled = time.monotonic() + 0.3
-        eventually(lambda: _acks_are_steady(watch, settled), within_s=120, message="acknowledgements again")
+        settled_at = time.monotonic() + 0.3
+        eventually(lambda: _acks_are_steady(watch, settled_at), within_s=120, message="acknowledgements again")
         gap = watch.longest_gap_s(fault_at, time.monotonic())
         repair(leader)
         cluster.wait_until_healthy(within_s=HEALTHY_WITHIN_S)

@@ -118,8 +118,8 @@ def _produce_meanwhile(bootstrap: str, topic: str, per_s: int) -> Iterator[None]
 
 def _measure_lag_s(copier: Copier, load_size: LoadSize) -> dict[str, float]:
     source, target = copier.source.bootstrap, copier.target.bootstrap
-    size = (PARTITIONS, KIB, load_size.lag_per_s, load_size.warm_s, load_size.lag_s)
-    return programs.measure_lag(source, "bench-lag", target, copier.target_topic("bench-lag"), *size)
+    load = (PARTITIONS, KIB, load_size.lag_per_s, load_size.warm_s, load_size.lag_s)
+    return programs.measure_lag(source, "bench-lag", target, copier.target_topic("bench-lag"), *load)
 
 
 def measure_idle(run_copier: RunCopier, selected: Sequence[str], load_size: LoadSize) -> dict[str, float]:

@@ -59,7 +59,7 @@ def orders_of_lake(folder: Path) -> Counter[Order]:
 
 
 def report(database: Collection[Order], lake: Collection[Order]) -> Iterator[str]:
-    """A table with the number and the sum of the orders of each status, in both."""
+    """A table with the number of orders and the sum of their amounts, by status and side."""
     yield f"{'':10}{'PostgreSQL':>24}{'Iceberg':>24}"
     sides = [_by_status(database), _by_status(lake)]
     for status in sorted({*sides[0], *sides[1]}):

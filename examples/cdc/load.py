@@ -1,5 +1,5 @@
-"""Runs PostgreSQL and a worker of Kafka Connect that writes its changes to the cluster, and changes
-rows of the table `orders` if it is new.
+"""Runs PostgreSQL and a worker of Kafka Connect that writes the database's changes to the cluster.
+Adds and changes rows of the table `orders` if it is empty.
 
 `ottla up examples/cdc` runs this program as long as the cluster; `python examples/cdc/load.py` runs
 it beside another cluster at OTTLA_BOOTSTRAP. The first run fetches the jars with Maven. Data, jars
@@ -58,7 +58,7 @@ def stop(worker: subprocess.Popen[bytes]) -> None:
 
 
 def change_new_table(server: Database) -> None:
-    """Changes rows of the table `orders`, unless an earlier run has."""
+    """Adds and changes rows of the table `orders` if it is empty."""
     if server.run(["SELECT count(*) FROM orders;"]).strip() == "0":
         say(f"changing rows of the table orders in {orders.TRANSACTIONS:,} transactions")
         orders.main(server)

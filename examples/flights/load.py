@@ -241,15 +241,15 @@ def _events(flight: Flight, offsets: dict[str, tuple[int, bool]], clock: Clock) 
     """Events of a flight, with their minute."""
     if flight.dep_time == "NA":
         return
-    hour = clock.minutes(flight.time_hour)
-    scheduled = hour + int(flight.minute)
+    hour_start = clock.minutes(flight.time_hour)
+    scheduled = hour_start + int(flight.minute)
     delay = int(flight.dep_delay)
     departed = scheduled + delay
     yield departed, _event(flight, "departure", clock.text(scheduled), clock.text(departed), delay)
     if flight.arr_time == "NA":
         return
     winter, has_summer = offsets[flight.dest]
-    summer = (int(flight.hour) - hour // 60 - _STANDARD_TIME) % 24 == 1
+    summer = (int(flight.hour) - hour_start // 60 - _STANDARD_TIME) % 24 == 1
     offset = winter + (has_summer and summer)
     arrived = _next_time(departed, _minute(flight.arr_time), offset)
     if flight.arr_delay == "NA":
@@ -275,9 +275,9 @@ def _event(flight: Flight, kind: str, scheduled: str, actual: str, delay: int | 
     )
 
 
-def _minute(clock: str) -> int:
+def _minute(time: str) -> int:
     """Minutes since midnight of a time such as 517 or 2400."""
-    hours, minutes = divmod(int(clock), 100)
+    hours, minutes = divmod(int(time), 100)
     return 60 * hours + minutes
 
 

@@ -48,7 +48,7 @@ def mean_delays(rows: Iterable[Delays]) -> dict[tuple[str, int], float]:
 
 
 def draw(rows: Iterable[Delays]) -> str:
-    """The SVG document. Departures before their time count as no delay."""
+    """The SVG document. A negative mean is drawn as 0."""
     means = mean_delays(rows)
     hours = range(min(hour for _, hour in means), max(hour for _, hour in means) + 1)
     series = [

@@ -46,7 +46,7 @@ def start_at_first_job(bootstrap: str) -> None:
 
 
 def do(job: Job, attempt: int) -> None:
-    """Stands for the work. Raises RuntimeError at the attempts that the job says."""
+    """Stands for the work. Raises RuntimeError for the job's first `failures` attempts."""
     time.sleep(WORK_S)
     if attempt <= job.failures:
         raise RuntimeError(f"attempt {attempt} of job {job.number} failed")

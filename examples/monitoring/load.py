@@ -57,7 +57,7 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 def samples(text: str, broker: int, at: datetime) -> Iterator[Sample]:
-    """The samples of a page of metrics, without buckets and without values that are no numbers."""
+    """The samples of a page of metrics, without the buckets of histograms and without NaN."""
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if not sample.name.endswith("_bucket") and sample.value == sample.value:

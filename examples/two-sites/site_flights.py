@@ -18,7 +18,7 @@ import msgspec
 FLIGHTS = Path(__file__).parents[1] / "flights" / "load.py"
 
 
-def all_flights() -> ModuleType:
+def flights_loader() -> ModuleType:
     """The loader of examples/flights."""
     spec = importlib.util.spec_from_file_location("all_flights", FLIGHTS)
     assert spec is not None and spec.loader is not None
@@ -30,7 +30,7 @@ def all_flights() -> ModuleType:
 
 def events(airports: Collection[str]) -> Iterator[Any]:
     """Events in the order of actual times."""
-    loader = all_flights()
+    loader = flights_loader()
     most = os.environ.get("FLIGHTS_AT_MOST")
     mine = (event for event in loader.flights(loader.data_folder()) if event.origin in airports)
     return islice(mine, int(most)) if most else mine

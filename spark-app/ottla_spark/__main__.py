@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         "--show-progress", action="store_true", help="show progress and an estimate until the pipeline has caught up"
     )
     run.add_argument("--report", type=Path, metavar="FILE", help="HTML file with plots of rates, lag and rejected rows")
-    run.add_argument("--log", type=Path, metavar="FILE", help="Spark's log (default: beside the progress file)")
+    run.add_argument("--log", type=Path, metavar="FILE", help="Spark's log (default: beside the --progress file)")
     run.add_argument("--master", help="Spark master URL (default: this machine)")
     run.add_argument(
         "--login", type=Path, metavar="FOLDER", help="a user's Secret as files: client properties and certificates"
@@ -96,7 +96,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--termination-message", type=Path, metavar="FILE", help="file to write the error to")
     test = commands.add_parser("test", help="run a pipeline on the test cases beside it and compare the rows")
     test.add_argument(
-        "--cases", type=Path, metavar="FOLDER", help="test cases (default: the file with .test for .yaml)"
+        "--cases",
+        type=Path,
+        metavar="FOLDER",
+        help="test cases (default: beside the pipeline's file, with .test for .yaml)",
     )
     for command in (validate, run, test):
         command.add_argument(
@@ -151,7 +154,9 @@ def _parse_properties(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _read_login(folder: Path | None) -> dict[str, str]:
-    """Client properties of the user whose Secret is in a folder. Raises PipelineError."""
+    """Client properties of the user whose Secret is in a folder; none without a folder. Raises
+    PipelineError.
+    """
     if folder is None:
         return {}
     try:

@@ -1,5 +1,5 @@
-"""Progress of a pipeline until it has processed the records that existed when it started: a bar
-with an estimate on a terminal, lines elsewhere.
+"""Progress of a pipeline until it has caught up: a bar with an estimate on a terminal, lines
+elsewhere.
 
 The estimate is the number of records that are left, divided by the rate at which that number has
 fallen since the start. So records that are written in the meantime count. A pipeline has caught up
@@ -57,15 +57,15 @@ def start_catch_up(rows: int, left: int, elapsed_s: float) -> CatchUp:
 
 def format_catch_up(state: CatchUp) -> str:
     if state.has_caught_up:
-        return f"caught up with {_count_records(state.total)} after {format_seconds(state.elapsed_s)}; live"
+        return f"caught up with {_format_records(state.total)} after {format_seconds(state.elapsed_s)}; live"
     filled = int(state.share * _BAR_WIDTH)
     bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
     estimate = "falling behind" if state.seconds_left is None else f"{format_seconds(state.seconds_left)} left"
-    done = f"{state.total - state.left:,} of {_count_records(state.total)}"
+    done = f"{state.total - state.left:,} of {_format_records(state.total)}"
     return f"{bar} {state.share:4.0%}  {done}  {state.rate:,.0f}/s  {estimate}"
 
 
-def _count_records(number: int) -> str:
+def _format_records(number: int) -> str:
     return f"{number:,} record{'' if number == 1 else 's'}"
 
 

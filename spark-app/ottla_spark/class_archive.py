@@ -25,7 +25,7 @@ from typing import Final
 from ottla_spark.jars import find_java
 
 _MAX_KEPT: Final = 3
-"""Number of archives that are kept, with those for other jars and versions. Each takes 200 MB."""
+"""Number of archives that are kept, also for other jars and versions. Each takes 200 MB."""
 _POLL_S: Final = 1.0
 _SILENT: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """Otherwise the JVM prints a warning to standard output if the archive does not fit."""
@@ -50,7 +50,7 @@ class ClassArchive:
             return ()
         if self.file.exists():
             return (*_SILENT, f"-XX:SharedArchiveFile={self.file}")
-        if not is_writable(self.file.parent):
+        if not ensure_writable_folder(self.file.parent):
             return ()
         return (*_SILENT, f"-XX:DumpLoadedClassList={self.class_list}")
 
@@ -70,9 +70,9 @@ def _describe(jars: Sequence[Path]) -> Iterator[str]:
             yield f"{path} {path.stat().st_mtime_ns}"
 
 
-def is_writable(folder: Path) -> bool:
-    """Creates the folder if it is missing. False for a read-only folder of an image, for example,
-    or if there is no home folder.
+def ensure_writable_folder(folder: Path) -> bool:
+    """Creates the folder if it is missing. Returns False if it is not writable: a read-only folder
+    of an image, for example, or one in a home folder that does not exist.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -75,8 +75,8 @@ _MEANINGS: Final[tuple[tuple[str, str], ...]] = (
 
 
 def mark_message(message: str) -> str:
-    """Message for SQL's raise_error that `describe_error` finds in the error that Spark wraps it
-    in.
+    """A message for SQL's raise_error, with marks by which `describe_error` finds it in Spark's
+    error.
     """
     return f"[OTTLA]{message}[/OTTLA]"
 

@@ -60,7 +60,7 @@ class Jvm:
         return {PORT: str(int.from_bytes(content[:4])), SECRET: content[8:].decode()}
 
     def stop(self) -> None:
-        """Returns when the JVM has ended."""
+        """Ends the JVM. Returns when it has ended."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()

@@ -27,8 +27,8 @@ _CATALOG_DRIVERS: Final = {"jdbc:sqlite:": "sqlite", "jdbc:postgresql:": "jdbc"}
 @dataclass(frozen=True, slots=True)
 class SparkLaunch:
     """What a Spark session that is being started needs. conf: Spark's configuration. scratch:
-    folder for files of this run. archive: of the JVM's classes; None on a cluster. jvm: None if
-    this process already had one.
+    folder for files of this run. archive: of the JVM's classes; None if the run names a Spark
+    master. jvm: None if this process already had one.
     """
 
     conf: dict[str, str]

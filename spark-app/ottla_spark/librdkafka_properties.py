@@ -2,8 +2,9 @@
 
 Spark reads topics with the Java client, and transactions are written with librdkafka. A pipeline's
 properties are the Java client's. Properties of security that librdkafka lacks are refused, because
-a client without them would connect in another way than the pipeline says. Other properties that it
-lacks tune the Java client and are left out.
+a client without them would connect in another way than the pipeline says. TLS versions are not
+refused: they are left out, as are other properties that librdkafka lacks, which tune the Java
+client.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ _UNUSED: Final = frozenset({"ssl.truststore.type", "ssl.keystore.type", "ssl.ena
 
 
 def to_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
-    """Raises PipelineError for a property of TLS or SASL that librdkafka does not have."""
+    """Raises PipelineError for a property of TLS or SASL that librdkafka does not have, except TLS
+    versions.
+    """
     found: dict[str, str] = {}
-    stores = {name for name, _ in _STORES.values()}
+    locations = {name for name, _ in _STORES.values()}
     for name, value in properties.items():
         if name == "sasl.jaas.config":
             found |= _login(value)
@@ -51,7 +54,7 @@ def to_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
             found[name] = value or "none"
         elif name == "ssl.keystore.password":
             found[name] = value
-        elif name in stores:
+        elif name in locations:
             found |= _store(name, value, properties)
         elif name in _SAME or name in _RENAMED:
             found[_RENAMED.get(name, name)] = value

@@ -37,7 +37,7 @@ UNDECODED: Final = "undecoded"
 """The rule that records of a source decode."""
 _REJECTED_PREFIX: Final = "rejected"
 TRACES: Final = "traces"
-"""The observed metrics of records that are traced: their number, and some of them."""
+"""Name of the observed metrics of records that are traced: their number, and some of them."""
 TRACED_COUNT: Final = "traced"
 _MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 

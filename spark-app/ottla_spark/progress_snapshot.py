@@ -55,7 +55,9 @@ class ProgressSnapshot:
         self.lag = line["lag"]
 
     def to_json(self) -> dict[str, Any]:
-        """`lagRecords` and `lagSeconds` are null until a batch has ended."""
+        """`lagRecords`, `lagSeconds` and `inputRowsPerSecond` are null until a batch has ended;
+        `lagSeconds` is also null while no age can be read.
+        """
         return {
             "pipeline": self.pipeline,
             "state": self.state,

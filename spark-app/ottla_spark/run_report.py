@@ -1,7 +1,8 @@
 """A report of a run as one HTML file: rates, lag, and rejected rows by rule, as plots over time.
 
-The file needs no other one and no network. While the pipeline runs, it is replaced every few
-seconds, for a browser to load it again, and a last time at the end.
+The file needs no other files and no network. While the pipeline runs, it is written again after
+batches, at most every five seconds, and when the pipeline's state changes. A browser shows the new
+content when it loads the file again.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def _colors(count: int) -> list[str]:
 
 
 def _round_up(value: float) -> float:
-    """The next number of the form 1, 2, 4 or 8 × 10ⁿ; 1 for 0."""
+    """The next number of the form 1, 2, 4 or 8 × 10ⁿ, at least 0.1; 1 for 0."""
     if value <= 0:
         return 1.0
     power = 10.0 ** (len(f"{value:.0f}") - 1) if value >= 1 else 0.1

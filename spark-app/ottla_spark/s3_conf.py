@@ -18,14 +18,14 @@ from ottla_operator.resources.sinks import Sink
 from ottla_spark.secret_files import read_secret
 
 _DEFAULT_REGION: Final = "us-east-1"
-_ENVIRONMENT_AND_POD: Final = ",".join(
+_ENVIRONMENT_AND_POD_PROVIDERS: Final = ",".join(
     (
         "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
         "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider",
         "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider",
     )
 )
-_SECRET: Final = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+_SECRET_PROVIDER: Final = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _COMMITTERS: Final = {
     "spark.hadoop.fs.s3a.committer.name": "magic",
     "spark.hadoop.mapreduce.outputcommitter.factory.scheme.s3a": (
@@ -45,7 +45,7 @@ def uses_s3(spec: PipelineSpec, checkpoint: str) -> bool:
     """True if the pipeline names an S3-compatible store, or if a sink or the checkpoint, a path or
     URL, is in one.
     """
-    return spec.s3 is not None or is_s3(checkpoint) or any(is_s3(it) for sink in spec.sinks for it in _sink_urls(sink))
+    return spec.s3 is not None or is_s3(checkpoint) or any(is_s3(it) for sink in spec.sinks for it in _sink_paths(sink))
 
 
 def s3_conf(spec: PipelineSpec, checkpoint: str, secrets: Path | None) -> dict[str, str]:
@@ -81,7 +81,7 @@ def iceberg_s3_properties(store: ObjectStore | None, secrets: Path | None) -> di
 
 
 def _store_conf(prefix: str, store: ObjectStore, secrets: Path | None) -> dict[str, str]:
-    conf = {f"{prefix}aws.credentials.provider": _ENVIRONMENT_AND_POD}
+    conf = {f"{prefix}aws.credentials.provider": _ENVIRONMENT_AND_POD_PROVIDERS}
     if store.endpoint is not None:
         # Buckets in the path of the URL need no DNS name each.
         conf |= {f"{prefix}endpoint": store.endpoint, f"{prefix}path.style.access": "true"}
@@ -90,14 +90,15 @@ def _store_conf(prefix: str, store: ObjectStore, secrets: Path | None) -> dict[s
     if store.secret_ref is not None:
         keys = read_secret(secrets, store.secret_ref.name, (ACCESS_KEY_ID, SECRET_ACCESS_KEY))
         conf |= {
-            f"{prefix}aws.credentials.provider": _SECRET,
+            f"{prefix}aws.credentials.provider": _SECRET_PROVIDER,
             f"{prefix}access.key": keys[ACCESS_KEY_ID],
             f"{prefix}secret.key": keys[SECRET_ACCESS_KEY],
         }
     return conf
 
 
-def _sink_urls(sink: Sink) -> Iterator[str]:
+def _sink_paths(sink: Sink) -> Iterator[str]:
+    """Paths or URLs; empty for a catalog without `warehouse`."""
     if (files := sink.parquet or sink.delta) is not None:
         yield files.path
     if sink.iceberg is not None and sink.iceberg.catalog is not None:

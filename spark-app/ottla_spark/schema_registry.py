@@ -126,8 +126,9 @@ NO_REGISTRY: Final = SchemaRegistry("")
 
 def registry_of(url: str, kafka: Mapping[str, str]) -> SchemaRegistry:
     """The registry, with the login and certificates of a Kafka client's properties, which an Ottla
-    broker's registry expects. With https, certificates must be PEM: a keystore of another type is
-    not presented, and a truststore of another type raises PipelineError.
+    broker's registry expects. With https, the client's certificate is presented only if it is in
+    the properties as PEM: the file of `ssl.keystore.location` is not read. A truststore that is not
+    PEM raises PipelineError.
     """
     login = parse_password_login(kafka.get("sasl.jaas.config", ""))
     authorities = certificate = ""

@@ -13,7 +13,7 @@ EXTENSIONS: Final = "spark.sql.extensions"
 _DELTA_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_DEFAULTS: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Delta's default of 50 tasks for each look at a table's log is for millions of files.
+    # Delta's default of 50 tasks for each read of a table's log is for millions of files.
     "spark.databricks.delta.snapshotPartitions": "4",
 }
 

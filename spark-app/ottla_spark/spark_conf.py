@@ -20,12 +20,13 @@ SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 REDACTED: Final = re.compile(r"(?i)secret|password|token|access[.-]?key|credential|jaas|keystore[.]key")
-"""Names of properties whose values Spark's UI and logs do not show: those of Spark's default, Kafka
-client properties with login data, and credentials of catalogs and object stores.
+"""Names of properties whose values Spark's UI and logs do not show, and that are not on the JVM's
+command line: those of Spark's default, Kafka client properties with login data, and credentials of
+catalogs and object stores.
 """
 
 IN_FILTER_THRESHOLD: Final = 100
-"""Largest number of values in an IN filter of which Spark compares each with the statistics of a
+"""Largest number of values in an IN filter that Spark compares one by one with the statistics of a
 Parquet file's pages. Of more values, it compares only the smallest and the largest.
 """
 

@@ -29,7 +29,9 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A consumed record. `key`: as text, with � for bytes that are not UTF-8."""
+    """A consumed record. `key`: as text, with � for bytes that are not UTF-8. `value`: empty also
+    for a record without a value.
+    """
 
     key: str | None
     value: bytes
@@ -110,14 +112,16 @@ class Topics:
 
 @pytest.fixture(scope="session", autouse=True)
 def jars_of_all_sinks() -> Iterator[None]:
-    """All tests of a process share one JVM, whose first pipeline fixes its class path."""
+    """Has all pipelines load the jars of all sinks: the tests of a process share one JVM, whose
+    class path is fixed when its first pipeline starts.
+    """
     with pytest.MonkeyPatch.context() as patch:
         add_all_sinks(patch.setattr)
         yield
 
 
 @pytest.fixture(scope="session")
-def shared_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def jvm_conf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Spark's configuration of the JVM that all tests of a process share."""
     archive = archive_of_all_sinks(tmp_path_factory.mktemp("classes"))
     yield shared_jvm_conf(archive)
@@ -194,12 +198,12 @@ class Runner:
         `stop_when` is True for the lines so far.
         """
         document = pipeline_document(spec_, name, is_endless=stop_when is not None)
-        report = self.folder / "progress.jsonl"
-        report.unlink(missing_ok=True)
+        progress = self.folder / "progress.jsonl"
+        progress.unlink(missing_ok=True)
         environment = RuntimeEnvironment(
             self.topics.address,
             self.checkpoint,
-            progress=report,
+            progress=progress,
             log=self.folder / "spark.log",
             master="local[2,2]",
             registry=self.registry,
@@ -207,25 +211,25 @@ class Runner:
             secrets=self.secrets,
         )
         stop_requested, ended = threading.Event(), threading.Event()
-        follower = threading.Thread(target=_follow, args=(report, stop_when, stop_requested, ended))
+        follower = threading.Thread(target=_follow, args=(progress, stop_when, stop_requested, ended))
         follower.start()
         try:
             run_pipeline(parse_pipeline(document, self.folder), environment, stop_requested)
         finally:
             ended.set()
             follower.join()
-            self.lines = read_progress_log(report)
+            self.lines = read_progress_log(progress)
         return self.lines
 
 
 def _follow(
-    report: Path,
+    progress: Path,
     stop_when: Callable[[list[Line]], bool] | None,
     stop_requested: threading.Event,
     ended: threading.Event,
 ) -> None:
     while stop_when is not None and not ended.wait(0.05):
-        if report.exists() and stop_when(read_progress_log(report)):
+        if progress.exists() and stop_when(read_progress_log(progress)):
             stop_requested.set()
             return
 
@@ -237,8 +241,8 @@ def database() -> Iterator[PostgreSQL]:
 
 
 @pytest.fixture
-def pipeline(topics: Topics, tmp_path: Path, shared_jvm: dict[str, str]) -> Runner:
-    return Runner(topics, tmp_path, shared_jvm)
+def pipeline(topics: Topics, tmp_path: Path, jvm_conf: dict[str, str]) -> Runner:
+    return Runner(topics, tmp_path, jvm_conf)
 
 
 @pytest.fixture

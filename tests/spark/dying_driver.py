@@ -1,7 +1,7 @@
 """`python -m tests.spark.dying_driver STEPS QUERIES ARGUMENTS…`: runs `python -m ottla_spark
 ARGUMENTS…`, and kills the process when QUERIES of its queries have each reached one of STEPS, a
-JSON list. A query that has reached a step waits there for the others. The environment may have
-other values of constants.
+JSON list. A query that has reached a step waits there for the others. The environment variable
+OTTLA_TEST_CONSTANTS may have other values for constants of modules.
 """
 
 from __future__ import annotations

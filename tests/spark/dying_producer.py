@@ -1,5 +1,5 @@
-"""A producer whose process is killed at a step of a transaction, in the first attempts of a
-writer.
+"""A producer whose process is killed at a step of a transaction, in the first attempts of writer
+0.
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ from pyspark.sql import functions as F
 
 FOLDER = Path(__file__).parent
 ARMED = FOLDER / "armed"
-AMID_ROWS, QUERIES = 5, {queries}
+DEADLY_ID, QUERIES = 5, {queries}
 
 
 def wait_for_death(number):
-    if number == AMID_ROWS and ARMED.exists():
+    if number == DEADLY_ID and ARMED.exists():
         (ARMED / str(uuid.uuid4())).touch()
         if len(list(ARMED.iterdir())) == QUERIES:
             os.kill(int((FOLDER / "driver.pid").read_text()), signal.SIGKILL)
@@ -45,6 +45,7 @@ def rows(tables):
     return tables["events"].select(F.udf(wait_for_death, "int")("id").alias("id"), "city")
 """
 AMID_ROWS: Final[list[Step]] = []
+"""Stands for the steps of a death while each sink computes its rows."""
 NO_FIELDS: Final[Mapping[str, Any]] = {}
 
 
@@ -66,11 +67,11 @@ def run_and_kill(
     fields: Mapping[str, Any] = NO_FIELDS,
     check_unfinished: Callable[[], None] = check_nothing,
 ) -> None:
-    """Kills the driver at one step after the other of a batch of each sink, and then lets it run
-    again.
+    """Lets the driver run a batch of each sink again and again, kills it each time at the next of
+    the `deaths`, and at last lets it finish.
 
     sinks: by name. deaths: for each kill the steps, of which every sink reaches one, or AMID_ROWS.
-    check: takes the number of records of the topic, all of which are to be in the tables once.
+    check: takes the number of the topic's records, and checks that the tables have their rows.
     fields: further fields of the spec. check_unfinished: called after each death.
     """
     topics, folder = pipeline.topics, pipeline.folder

@@ -33,7 +33,7 @@ def add_all_sinks(set_attribute: Callable[[Any, str, Any], None]) -> None:
 
 
 def archive_of_all_sinks(scratch: Path) -> ClassArchive:
-    """Downloads the jars if they are missing."""
+    """The archive for the jars of all sinks, which are downloaded if they are missing."""
     needed = jars.ensure_jars(jars.EXTRA_JARS)
     return class_archive(jars.cache_folder().with_name("spark-test-archives"), needed, scratch)
 

@@ -194,21 +194,21 @@ FLIGHTS = 3_000
 
 @pytest.mark.slow
 def test_flights_in_avro_have_the_results_of_flights_in_json(
-    topics: Topics, registry: str, client: SchemaRegistryClient, tmp_path: Path, shared_jvm: dict[str, str]
+    topics: Topics, registry: str, client: SchemaRegistryClient, tmp_path: Path, jvm_conf: dict[str, str]
 ) -> None:
     topics.create("json-flights", "avro-flights", "both-airlines", "both-airports")
     serialize = AvroSerializer(client, json.dumps(FLIGHT))
     context = SerializationContext("avro-flights", MessageField.VALUE)
-    flights = 0
+    flight_count = 0
     for record in load.records():
         if record.topic in ("airlines", "airports"):
             topics.producer.produce(f"both-{record.topic}", record.value, record.key)
-        elif record.topic == "flights" and (flights := flights + 1) <= FLIGHTS:
+        elif record.topic == "flights" and (flight_count := flight_count + 1) <= FLIGHTS:
             event = json.loads(record.value)
             times = {it: datetime.datetime.fromisoformat(event[it]) for it in ("scheduled", "actual")}
             topics.producer.produce("json-flights", record.value, record.key)
             topics.producer.produce("avro-flights", serialize({**event, **times}, context), record.key)
-        elif flights > FLIGHTS:
+        elif flight_count > FLIGHTS:
             break
     assert topics.producer.flush(30) == 0
 
@@ -220,7 +220,7 @@ def test_flights_in_avro_have_the_results_of_flights_in_json(
         sources["flights"] = {**spec["sources"]["flights"], "topic": f"{variant}-flights", **change}
         sinks = [{**spec["sinks"][0], "topic": f"{variant}-delays"}]
         letters = {"topic": f"{variant}-flights-dead"}
-        runner = Runner(topics, tmp_path / variant, shared_jvm, registry)
+        runner = Runner(topics, tmp_path / variant, jvm_conf, registry)
         runner.folder.mkdir()
         runner({"sources": sources, "transforms": spec["transforms"], "sinks": sinks, "deadLetter": letters})
         results.append({message.key: message.json for message in topics.read(f"{variant}-delays")})

@@ -71,7 +71,9 @@ class Worker:
 
     @contextmanager
     def run(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Ends with SIGKILL, which the worker cannot react to."""
+        """A worker while the block runs. At the end it is killed with SIGKILL, so that it cannot
+        commit anything more.
+        """
         process = connect.start_worker(self.folder, self.classpath, self.bootstrap, self.port, QUIET)
         try:
             config = json.loads((connect.DEBEZIUM / "connector.json").read_text())
@@ -98,14 +100,14 @@ def has_committed_offsets(topics: Topics) -> bool:
 def run_pipeline_until_killed(pipeline: Runner, spec: dict[str, Any]) -> None:
     """Kills the driver when it has committed a batch to the table, but not to the checkpoint."""
     document = yaml.safe_load((EXAMPLE / "pipeline.yaml").read_text()) | {"spec": spec}
-    file, report = pipeline.folder / "pipeline.yaml", pipeline.folder / "killed.jsonl"
+    file, progress = pipeline.folder / "pipeline.yaml", pipeline.folder / "killed.jsonl"
     file.write_text(yaml.safe_dump(document))
     code = run_driver(
         [("ottla_spark.streaming.iceberg_writer:commit_rows", "after")],
-        *("run", "--pipeline", str(file), "--bootstrap", pipeline.topics.address, "--progress", str(report)),
+        *("run", "--pipeline", str(file), "--bootstrap", pipeline.topics.address, "--progress", str(progress)),
         *("--checkpoint", str(pipeline.folder / "checkpoint"), "--master", "local[2,2]"),
     )
-    assert code == -signal.SIGKILL, report.read_text()[-500:] if report.exists() else os.strerror(abs(code))
+    assert code == -signal.SIGKILL, progress.read_text()[-500:] if progress.exists() else os.strerror(abs(code))
 
 
 @pytest.mark.slow

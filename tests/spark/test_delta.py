@@ -51,7 +51,7 @@ def test_rows_are_appended_replaced_and_gain_columns(pipeline: Runner, topics: T
     assert rows_of(DeltaTable(lake / "whole"), "n") == Counter([(9,)])
 
 
-def test_small_files_are_joined_and_unused_ones_deleted(pipeline: Runner, topics: Topics) -> None:
+def test_small_files_are_compacted_and_unused_ones_deleted(pipeline: Runner, topics: Topics) -> None:
     topics.create("delta-small-in")
     maintenance = {"interval": "1ms", "retain": "1ms"}
     spec = {
@@ -64,7 +64,7 @@ def test_small_files_are_joined_and_unused_ones_deleted(pipeline: Runner, topics
     assert rows_of(table, "id") == Counter((number,) for number in range(4))
     assert len(table.file_uris()) <= 2
     assert len(list((pipeline.folder / "small").glob("*.parquet"))) <= 4, (
-        "each batch writes one file, and joining files writes another"
+        "each batch writes one file, and compaction writes another"
     )
 
 

@@ -58,16 +58,16 @@ def test_loader_yields_the_declared_number_of_records_of_each_topic(record_count
 
 def test_events_are_in_order_of_actual_times_but_not_of_schedules() -> None:
     last = scheduled = ""
-    out_of_order = departures = late_minutes = 0
+    out_of_order = departures = delay_minutes = 0
     for event in load.flights(load.data_folder()):
         assert event.actual >= last
         last = event.actual
         departures += event.event == "departure"
-        late_minutes += (event.delay or 0) if event.event == "departure" else 0
+        delay_minutes += (event.delay or 0) if event.event == "departure" else 0
         out_of_order += event.scheduled < scheduled
         scheduled = event.scheduled
     assert departures == 328_521
-    assert late_minutes == 4_152_200
+    assert delay_minutes == 4_152_200
     assert out_of_order > 100_000
 
 
@@ -99,16 +99,16 @@ def write_pipeline(folder: Path, *, batch_size: int, **changes: object) -> None:
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
 
 
-def wait_for_batches(process: subprocess.Popen[bytes], report: Path, count: int) -> list[Line]:
+def wait_for_batches(process: subprocess.Popen[bytes], progress: Path, count: int) -> list[Line]:
     """The lines of batches in the progress log once there are this many."""
 
     def batches() -> list[Line]:
-        assert process.poll() is None, report.read_text()
-        found = [line for line in read_progress_log(report) if "batch" in line] if report.exists() else []
+        assert process.poll() is None, progress.read_text()
+        found = [line for line in read_progress_log(progress) if "batch" in line] if progress.exists() else []
         return found if len(found) >= count else []
 
     return eventually(
-        batches, within_s=_WITHIN_S, message=lambda: f"{count} batches: {report.exists() and report.read_text()}"
+        batches, within_s=_WITHIN_S, message=lambda: f"{count} batches: {progress.exists() and progress.read_text()}"
     )
 
 
@@ -119,14 +119,14 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     # The example's pipeline, except that it stops when all flights are read. Batches are small at
     # first, so that it is killed early.
     write_pipeline(tmp_path, batch_size=20_000, trigger={"availableNow": True})
-    report = tmp_path / "progress.jsonl"
+    progress = tmp_path / "progress.jsonl"
 
     begun = time.monotonic()
     killed = subprocess.Popen(command)
     try:
-        wait_for_batches(killed, report, 1)
+        wait_for_batches(killed, progress, 1)
         print(f"first rows after {time.monotonic() - begun:.1f} s")
-        batches = wait_for_batches(killed, report, 4)
+        batches = wait_for_batches(killed, progress, 4)
     finally:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
@@ -136,7 +136,7 @@ def test_pipeline_that_is_killed_and_restarted_computes_the_right_table(
     done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    last = read_progress_log(report)[-1]
+    last = read_progress_log(progress)[-1]
     assert last["state"] == "finished"
 
     written = Counter(

@@ -38,7 +38,9 @@ def read(folder: Path, database: str, table: str) -> Table:
 
 
 def rows_of(table: Table, *columns: str) -> Counter[tuple[Any, ...]]:
-    """Counts the rows of `columns`, which DuckDB computes from PyIceberg's scan."""
+    """Counts the rows, each as the values of `columns`: expressions that DuckDB computes from
+    PyIceberg's scan.
+    """
     found = table.scan().to_duckdb("rows").execute(f"SELECT {', '.join(columns)} FROM rows").fetchall()
     return Counter(found)
 
@@ -65,7 +67,7 @@ def test_rows_are_appended_by_day_and_columns_are_added(pipeline: Runner, topics
     assert len({file.file.partition for file in table.scan().plan_files()}) == 4
 
 
-def test_results_replace_earlier_ones_in_a_catalog_of_a_database(pipeline: Runner, topics: Topics) -> None:
+def test_results_replace_earlier_ones_in_tables_of_a_jdbc_catalog(pipeline: Runner, topics: Topics) -> None:
     topics.create("merge-in", partitions=2)
     spec = {
         "sources": {"events": events("merge-in")},

@@ -96,7 +96,7 @@ def spec_of(steps: dict[str, str]) -> dict[str, Any]:
 
 
 def expected(items: dict[str, str], first: int) -> dict[str, Sequence[tuple[int, str | None]]]:
-    """Rows of each step, by the ids of the events and the name of their item."""
+    """The rows of each step: the ids of events, each with the name of its item."""
     given = [(first + number, None if key is None else items.get(key)) for number, key in enumerate(KEYS)]
     joined = [(number, name) for number, name in given if name is not None]
     same: Sequence[tuple[int, str | None]] = joined
@@ -194,7 +194,7 @@ def test_key_of_several_fields_is_looked_up_if_all_are_equated(
     ]  # fmt: skip
 
 
-def test_batch_of_many_rows_and_small_table_are_joined_as_a_whole(
+def test_whole_table_is_read_for_a_batch_of_many_rows_and_if_the_table_is_small(
     pipeline: Runner, topics: Topics, lookups: dict[str, int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics.create("lm-in", "lm-out")

@@ -69,7 +69,7 @@ def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipel
         topics.write("slow-in", {"id": number})
         seen: list[tuple[int, int]] = []
 
-        def have_both_reported(
+        def release_slow_sink_then_stop(
             lines: list[Line], seen: list[tuple[int, int]] = seen, go_on: Path = pipeline.folder / f"seen-{number}"
         ) -> bool:
             reported = {line["query"] for line in lines if "batch" in line}
@@ -78,7 +78,7 @@ def test_committed_offset_is_that_of_the_slowest_sink_also_after_a_restart(pipel
                 go_on.touch()
             return "slow" in reported
 
-        pipeline(spec, stop_when=have_both_reported)
+        pipeline(spec, stop_when=release_slow_sink_then_stop)
         assert seen[0] == (before, number), "while one sink has committed and the other has not"
         assert all(committed <= written for committed, written in seen)
         assert topics.committed_offsets("slowest", "slow-in", 1) == {0: number + 1}

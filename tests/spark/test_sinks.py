@@ -94,7 +94,7 @@ def test_row_that_is_deleted_is_a_record_without_a_value(pipeline: Runner, topic
 
 
 def count_requests(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[int]:
-    """Counts the requests to the JVM in each later call of the method."""
+    """A list to which each later call of the method adds the number of its requests to the JVM."""
     requests: list[int] = []
     in_thread = threading.local()
     send, method = JavaClient.send_command, getattr(owner, name)

@@ -1,5 +1,5 @@
 """Steps with state on real Spark: session windows, joins of streams, union, and a class that keeps
-state, whose rows a function receives.
+state. The sink `foreach` receives the rows of that class.
 """
 
 from __future__ import annotations

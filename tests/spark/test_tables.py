@@ -1,4 +1,4 @@
-"""Reference tables that read new records and keep the rest in files beside the checkpoint."""
+"""Reference tables: they keep rows in files beside the checkpoint, and read only new records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.spark.dying_driver import run_driver
 KILLED_AT: Final = (
     ("ottla_spark.streaming.table_files:TableFiles.write_delta", "after"),
     ("ottla_spark.streaming.reference_table:ReferenceTable._refresh", "after"),
-    # After the batch has been planned: before that, tables are read ahead of it.
+    # The sink writes after its batch was planned. The steps above are reached before that, when
+    # tables are read ahead.
     ("ottla_spark.streaming.transactional_writer:TransactionalWriter.__call__", "before"),
 )
 

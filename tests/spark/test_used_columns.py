@@ -102,7 +102,7 @@ def test_column_is_unused_if_no_sink_needs_it(
     stream = session.readStream.schema(source.RAW_SCHEMA).format("json")
     raw = {name: stream.load(str(tmp_path)) for name in pipeline.spec.sources}
     views = transform.build_views(session, pipeline, raw, transform.RejectedRowCounter())
-    found = unused_columns(session, pipeline, [views.written(last)])
+    found = unused_columns(session, pipeline, [views.rows_for_sinks(last)])
     assert set(found.get("s", ())) == unused
     assert (
         transform.build_views(session, pipeline, raw, transform.RejectedRowCounter(), None, found).frames[last].dtypes

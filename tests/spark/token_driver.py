@@ -1,5 +1,5 @@
 """A program of Spark's own, without Ottla's pipelines: it gets a delegation token by Spark's token
-provider, and counts a topic's records in an executor that knows the token alone.
+provider, and counts a topic's records in an executor that has only the token to log in with.
 
 `python -m tests.spark.token_driver ADDRESS TOPIC USER PASSWORD FOLDER` prints one line of JSON,
 then expires the token and counts again, which has to fail. The executor is a process of its own

@@ -30,11 +30,11 @@ def main(folder: Path) -> None:
     conf = spark_conf({}, master="local[1]", jars=[], scratch=folder, log=folder / "spark.log")
     spark = start_session("warm worker", conf, folder)
     one_row = spark.sparkContext.parallelize([None], 1)
-    started = one_row.map(has_imported_the_writer)
-    before = collect_in_own_processes(started, "sink")
+    imported = one_row.map(has_imported_the_writer)
+    before = collect_in_own_processes(imported, "sink")
     start_worker(spark, "sink")
     others = one_row.map(has_imported_the_writer).collect()
-    print(*before, *started.collect(), *others, *one_row.map(keeps_archives).collect())
+    print(*before, *imported.collect(), *others, *one_row.map(keeps_archives).collect())
     spark.stop()
 
 

@@ -4,7 +4,7 @@ files. Neither needs brokers.
 A test case is a folder beside the pipeline's file: for `delays.yaml`, each folder in
 `delays.test/`.
 
-    delays.test/late-rows/
+    delays.test/one-morning/
         given/flights.jsonl         records of the source `flights`, one for each line
         given/airlines.jsonl
         expect/delays.jsonl         rows of the sink or view `delays`, in any order
@@ -188,7 +188,7 @@ def collect_rows(rows: DataFrame) -> list[CaseRow]:
 
 def written_rows(rows: DataFrame, target: Sink) -> DataFrame:
     """The rows that a consumer of the sink sees. In a table that is updated by key, these are the
-    latest rows of each key that are not deleted.
+    latest row of each key, unless it is deleted.
     """
     if target.output_mode != "update" or target.topic is not None or not target.key:
         return read_back(rows, target)

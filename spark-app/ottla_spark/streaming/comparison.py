@@ -1,9 +1,9 @@
 """Compares the rows of sinks with those of another version of the pipeline (`compareWith`).
 
-Both targets are read as a whole, in one job of Spark: rows are counted by their key where the sink
-replaces rows (`update`), and by all of their columns where it appends them. Only columns that both
-have are compared. The two versions go on writing: rows that arrive during the comparison, or that
-only one of the versions has processed, are differences.
+Both targets are read as a whole. Rows are counted by their key where the sink replaces rows by key
+(`update`), otherwise by all of their columns. Only columns that both have are compared. The two
+versions go on writing: rows that arrive during the comparison, or that only one of the versions has
+processed, are differences.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class SinkComparer:
         self._is_equal = False
 
     def run_if_due(self) -> None:
-        """Starts a comparison unless one runs, the last one has just ended, or all sinks were
-        equal.
+        """Starts a comparison unless one runs, the pause after the last one has not ended, or all
+        sinks were equal.
         """
         is_running = self._thread is not None and self._thread.is_alive()
         if not self._sinks or self._is_equal or is_running or time.monotonic() < self._due_s:

@@ -42,7 +42,7 @@ _BLANK: Final = r"^[ \t\n\r]*\z"
 
 def decode_rows(raw: DataFrame, pipeline: PipelineDefinition, name: str, unused: Collection[str] = ()) -> DataFrame:
     """Adds `_decode_error` and the columns of the source `name` to raw rows. Raises PipelineError
-    for an invalid schema. `unused`: columns of JSON that are not parsed but null, see
+    for an invalid schema. `unused`: columns of JSON that are null instead of parsed, see
     `used_columns`.
     """
     source = pipeline.spec.sources[name]
@@ -132,8 +132,8 @@ def null_on_error(column: Column) -> Column:
 
 @contextmanager
 def field_errors(where: str) -> Iterator[None]:
-    """Raises errors of PySpark and of the pipeline as PipelineError that names the field, and
-    MissingDependency as one that does.
+    """Raises errors of PySpark and of the pipeline as PipelineError that names the field. A
+    MissingDependency stays one, and names the field too.
     """
     try:
         yield

@@ -94,7 +94,7 @@ def delete_unused_files(spark: SparkSession, table: str, retain_s: float) -> Non
         # Delta refuses less than seven days, for fear of writers that are still at work. This is
         # the table's writer.
         _CHECK_RETENTION: "false",
-        # Spark's default is a task for each of 10,000 partitions, also of an empty folder.
+        # Spark's default is 10,000 tasks, also for an empty folder.
         _LISTING_TASKS: str(2 * spark.sparkContext.defaultParallelism),
     }
     with temporary_conf(spark, settings):

@@ -1,7 +1,8 @@
 """JSON records in the schema registry's framing, with a JSON Schema.
 
 A record has to be valid by the schema that it was written with and by the reader's. Properties that
-the reader's schema lacks are skipped; missing ones have its `default`, or are null.
+the reader's schema lacks are skipped. Properties that the record lacks have the `default` of the
+reader's schema, or are null.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def column_type(schema: RecordSchema) -> T.DataType:
 
 
 def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
-    """Decoder of records that have the id `schema_id` of the writer's schema. It raises ValueError
-    (see `framed_records.DecodeRecord`). Raises UnusableSchema.
+    """Decoder of records that have the id `schema_id` of the writer's schema; it raises ValueError
+    as `framed_records.DecodeRecord` does. `open_decoder` itself raises UnusableSchema.
     """
     validators = [(load_documents(reader).validator(), "the reader's schema")]
     if (writer.text, writer.references) != (reader.text, reader.references):

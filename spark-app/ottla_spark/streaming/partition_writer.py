@@ -1,9 +1,9 @@
 """One of the writers among whom the rows of a topic's batch are divided: it writes its rows and the
 number of the batch in one transaction (see `transactional_writer`).
 
-It runs in Python processes of the executors. They import only this module: the rest of a pipeline
-would take four times as long. Spark gives a process the tasks of one batch after the other, so a
-producer stays open for the next batch of its writer.
+It runs in Python processes of the executors. They import only this module: to import the rest of a
+pipeline would take four times as long. Spark gives a process the tasks of one batch after the
+other, so a producer stays open for the next batch of its writer.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ def column_type(schema: RecordSchema) -> T.DataType:
 
 
 def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> Callable[[bytes | bytearray], Any]:
-    """Decoder of records that have the id `schema_id` of the writer's schema. It raises ValueError
-    (see `framed_records.DecodeRecord`). Raises UnusableSchema.
+    """Decoder of records that have the id `schema_id` of the writer's schema; it raises ValueError
+    as `framed_records.DecodeRecord` does. `open_decoder` itself raises UnusableSchema.
     """
     file, wanted = parse_file_descriptor(writer.text), _message_of(reader)
     decoders: dict[tuple[int, ...], Callable[[bytes], Any]] = {}

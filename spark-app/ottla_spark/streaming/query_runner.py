@@ -208,7 +208,7 @@ class QueryRunner:
         rows_of_tables = {name: table.rows() for name, table in tables.items()}
         build = partial(transform.build_views, spark, pipeline, raw, transform.RejectedRowCounter(), rows_of_tables)
         views = build()
-        unused = unused_columns(spark, pipeline, [views.written(it.source) for it in spec.sinks])
+        unused = unused_columns(spark, pipeline, [views.rows_for_sinks(it.source) for it in spec.sinks])
         if any(unused.values()):
             views = build(unused)
         if spec.dead_letter is not None:
@@ -352,8 +352,8 @@ class QueryRunner:
                 self._process_events(wait_s=_POLL_INTERVAL_S)
 
     def _await_last_events(self) -> None:
-        """Stops the queries and waits for their events, which arrive late; termination is the last
-        event of a query.
+        """Stops the queries and waits for their events, which arrive late, at most for
+        `spec.stop.graceful`. Termination is the last event of a query.
         """
         for query in self._queries:
             if query.isActive:

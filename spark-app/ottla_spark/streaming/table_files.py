@@ -104,8 +104,8 @@ class TableFiles:
         self, number: int, version: TableVersion, delta: tuple[str, int], starts: Mapping[int, int],
         parts: Sequence[int],
     ) -> tuple[Sequence[str], int]:  # fmt: skip
-        """Writes some parts of the base anew: the rows of the base and of a delta, without those
-        that the topic's retention has deleted. delta: its name and number of rows.
+        """Writes some or all parts of the base anew: the rows of the base and of a delta, without
+        those that the topic's retention has deleted. delta: its name and number of rows.
         """
         count, base = len(version.base), self._rows(*(version.base[part] for part in parts))
         rows = merge_delta(base, self._rows(delta[0]).where(_part_of_row(count).isin(*parts)))

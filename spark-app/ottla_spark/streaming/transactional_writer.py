@@ -150,6 +150,6 @@ class TransactionalWriter:
 
 def start_worker(spark: SparkSession, sink: str) -> None:
     """Starts a Python process of the sink and imports `partition_writer` in it. Spark keeps it for
-    the first batch, which would wait for it. sink: name of its query.
+    the first batch, which would otherwise wait for it. sink: name of its query.
     """
     collect_in_own_processes(spark.sparkContext.parallelize([None], 1).map(ignore_row), sink)

@@ -117,8 +117,10 @@ class Views:
         self.frames[name] = rows
         rows.createOrReplaceTempView(name)
 
-    def written(self, name: str) -> DataFrame:
-        """The rows that a sink of this view needs."""
+    def rows_for_sinks(self, name: str) -> DataFrame:
+        """The rows from which sinks of this view write: those before the deferred expectations are
+        applied, if the view has any.
+        """
         deferred = self.deferred.get(name)
         return self.frames[name] if deferred is None else deferred.rows
 

@@ -48,7 +48,8 @@ def unused_columns(
     if {it["name"] for it in _NODE.finditer(before)} - _PRUNED:
         return {}
     after = "\n".join(_describe(_prune(spark, it)) for it in plans)
-    # A column counts as used if the plan does not take it by its name even before pruning.
+    # A column that the plan does not take by its name even before pruning may be taken in another
+    # way: it counts as used.
     return {
         source: [it for it in found if _is_taken(it, before) and not _is_taken(it, after)]
         for source, found in candidates.items()

@@ -23,7 +23,9 @@ SCALARS: tuple[Typed, ...] = (
 
 
 def row_types(names: str = "c{}") -> st.SearchStrategy[tuple[T.StructType, st.SearchStrategy[Any]]]:
-    """`names`: format of the names of columns, which their index fills."""
+    """Types of rows, each with a strategy of such rows. `names`: format of the names of columns,
+    which their index fills.
+    """
 
     def structs(typed: st.SearchStrategy[Typed]) -> st.SearchStrategy[Any]:
         return st.lists(typed, min_size=1, max_size=4).map(lambda fields: _struct(fields, names))

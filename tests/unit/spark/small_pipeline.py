@@ -11,7 +11,7 @@ RAW = {"type": "raw"}
 
 def small_pipeline(**sources: dict[str, Any]) -> PipelineDefinition:
     """The Pipeline `p`, which prints the rows of its source `s`. `s` reads topic `t` unless
-    `sources` has it.
+    `sources` has another `s`.
     """
     return parse_pipeline(
         {

@@ -1,4 +1,4 @@
-"""Sinks that are tables of a lake."""
+"""Sinks, and those that are Iceberg tables with a catalog."""
 
 from __future__ import annotations
 

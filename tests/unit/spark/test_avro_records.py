@@ -54,17 +54,17 @@ def test_types_are_those_of_spark() -> None:
         (json.dumps(record(("child", ["null", "R"]))), "child: the type R contains itself"),
     ],
 )
-def test_schema_without_columns_is_refused(schema: str, sentence: str) -> None:
+def test_schema_that_cannot_become_columns_is_refused(schema: str, sentence: str) -> None:
     with pytest.raises(PipelineError, match=sentence):
         to_spark_type(schema)
 
 
 @pytest.mark.parametrize(
-    "types",
+    "children_type",
     [["null", "R"], {"type": "array", "items": "R"}, {"type": "map", "values": record(("r", "R"), name="Inner")}],
 )
-def test_writers_schema_that_contains_itself_is_refused(types: Any) -> None:
-    writer = RecordSchema("avro", json.dumps(record(("id", "int"), ("children", types))))
+def test_writers_schema_that_contains_itself_is_refused(children_type: Any) -> None:
+    writer = RecordSchema("avro", json.dumps(record(("id", "int"), ("children", children_type))))
     reader = RecordSchema("avro", json.dumps(record(("id", "int"))))
     with pytest.raises(UnusableSchema, match="the Avro schema 7 contains itself"):
         open_decoder(writer, reader, 7)

@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 
 
 def display_lines(stream: io.StringIO, lines: list[dict[str, Any]], step_s: float) -> list[str]:
-    """The lines that are written if this time passes between lines of the progress log."""
+    """The lines that are written if lines of the progress log come every `step_s` seconds."""
     clock: Iterator[float] = (number * step_s for number in range(100))
     display = CatchUpDisplay(stream, clock=lambda: next(clock))
     for line in lines:

@@ -32,12 +32,10 @@ signal.pause()
 def progress_after_two_batches() -> ProgressSnapshot:
     """The snapshot after two batches, of two queries."""
     snapshot = ProgressSnapshot()
-    report = ProgressLog(None, "hourly", snapshot)
-    report.write_state("running", group="g")
-    report.write_batch(parse_progress_event(EVENT), LAG)
-    report.write_batch(
-        parse_progress_event({**EVENT, "name": "other", "numInputRows": 1, "inputRowsPerSecond": 0.5}), LAG
-    )
+    log = ProgressLog(None, "hourly", snapshot)
+    log.write_state("running", group="g")
+    log.write_batch(parse_progress_event(EVENT), LAG)
+    log.write_batch(parse_progress_event({**EVENT, "name": "other", "numInputRows": 1, "inputRowsPerSecond": 0.5}), LAG)
     return snapshot
 
 

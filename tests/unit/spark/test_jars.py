@@ -1,4 +1,4 @@
-"""The connector's jars: verified by digest, and downloaded only if missing."""
+"""Jars of the connector and of sinks: verified by digest, and downloaded only if missing."""
 
 from __future__ import annotations
 

@@ -124,10 +124,10 @@ def test_lag_in_seconds_is_null_if_the_record_could_not_be_read() -> None:
 
 def test_progress_log_has_complete_lines_and_is_rotated(tmp_path: Path) -> None:
     path = tmp_path / "new" / "progress.jsonl"
-    report = ProgressLog(path, "delays")
-    report.write_state("starting")
-    report.write_batch(parse_progress_event(EVENT), {"records": 50})
-    report.write_state("failed", error="the disk is full")
+    log = ProgressLog(path, "delays")
+    log.write_state("starting")
+    log.write_batch(parse_progress_event(EVENT), {"records": 50})
+    log.write_state("failed", error="the disk is full")
     lines = read_progress_log(path)
     assert [line["state"] for line in lines] == ["starting", "running", "failed"]
     assert all(line["pipeline"] == "delays" and line["at"].endswith("Z") for line in lines)
@@ -140,6 +140,6 @@ def test_progress_log_has_complete_lines_and_is_rotated(tmp_path: Path) -> None:
     assert lines[2]["error"] == "the disk is full"
     with path.open("a") as file:
         file.write("x" * 9_000_000 + "\n")
-    report.write_state("stopped")
+    log.write_state("stopped")
     assert len(path.read_text().splitlines()) == 1
     assert path.with_name("progress.jsonl.1").exists()

@@ -75,8 +75,8 @@ def decode(writer: RecordSchema, reader: RecordSchema, value: bytes) -> dict[str
     return dict(zip(columns.names, open_decoder(writer, reader, 7)(value), strict=True))
 
 
-def encode_framed(message: Any, *path: int) -> bytes:
-    return frame_header(7) + encode_message_indexes(path or (0,)) + bytes(message.SerializeToString())
+def encode_framed(message: Any, *indexes: int) -> bytes:
+    return frame_header(7) + encode_message_indexes(indexes or (0,)) + bytes(message.SerializeToString())
 
 
 def test_types_are_those_of_spark() -> None:
@@ -191,12 +191,12 @@ def test_records_that_are_no_messages_are_undecodable() -> None:
 
 
 @given(st.lists(st.integers(0, 2**31), min_size=1, max_size=5))
-def test_path_to_a_message_is_read_as_it_was_written(path: list[int]) -> None:
-    written = b"12345" + encode_message_indexes(path) + b"\x07"
-    assert read_message_indexes(written, 5) == (tuple(path), len(written) - 1)
+def test_message_indexes_are_read_as_they_were_written(indexes: list[int]) -> None:
+    written = b"12345" + encode_message_indexes(indexes) + b"\x07"
+    assert read_message_indexes(written, 5) == (tuple(indexes), len(written) - 1)
 
 
-def test_path_leads_to_a_nested_message() -> None:
+def test_message_indexes_lead_to_a_nested_message() -> None:
     file = parse_file_descriptor(schema_of(EVERYTHING, common=COMMON).text)
     line = find_message(file, "Order.Line")
     assert line is find_message(file, "shop.Order.Line")
@@ -205,7 +205,7 @@ def test_path_leads_to_a_nested_message() -> None:
         find_message(file, "Nothing")
 
 
-def test_schema_without_columns_is_refused() -> None:
+def test_schema_that_cannot_become_columns_is_refused() -> None:
     with pytest.raises(PipelineError, match="the message A contains itself"):
         column_type(schema_of('syntax = "proto3"; message A { repeated A children = 1; }'))
     with pytest.raises(PipelineError, match="not a FileDescriptorSet in base64"):

@@ -38,9 +38,9 @@ class FakeAdmin:
 
 
 def make_runner(
-    admin: object, stored: dict[str, str] | None = None, report: Path | None = None
+    admin: object, stored: dict[str, str] | None = None, log: Path | None = None
 ) -> query_runner.QueryRunner:
-    """`stored`: topic ids of the checkpoint. `report`: file of the progress log."""
+    """`stored`: topic ids of the checkpoint. `log`: file of the progress log."""
     metadata, environment = CheckpointMetadata(stored or {}, "rocksdb", 8), RuntimeEnvironment("", "")
     unused = cast(Any, None)
     return query_runner.QueryRunner(
@@ -50,7 +50,7 @@ def make_runner(
         cast(Any, admin),
         unused,
         metadata,
-        ProgressLog(report, "p"),
+        ProgressLog(log, "p"),
         threading.Event(),
     )
 
@@ -92,14 +92,14 @@ class HangingAdmin(FakeAdmin):
 
 
 def test_brokers_that_do_not_respond_for_a_while_fail_no_pipeline(tmp_path: Path) -> None:
-    admin, report = HangingAdmin(), tmp_path / "progress.jsonl"
-    runner = make_runner(admin, {"t": "1"}, report)
+    admin, log = HangingAdmin(), tmp_path / "progress.jsonl"
+    runner = make_runner(admin, {"t": "1"}, log)
     runner._offsets.add_query("s", frozenset({"t"}), {})
     for number, end in enumerate((4, 7, 9)):
         admin.hangs = number == 1
         runner._process_batch(batch_until(number, end))
     assert admin.committed == [{("t", 0): 4}, {("t", 0): 9}]
-    assert [line["lag"]["records"] for line in read_progress_log(report)] == [6, 6, 1]
+    assert [line["lag"]["records"] for line in read_progress_log(log)] == [6, 6, 1]
 
 
 def batch_until(number: int, end: int) -> BatchProgress:

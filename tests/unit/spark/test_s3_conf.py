@@ -52,7 +52,7 @@ def test_pipelines_with_urls_of_a_store_need_its_jars(sink: dict[str, Any], chec
     assert uses_s3(spec(sink), checkpoint) is expected
     assert bool(s3_conf(spec(sink), checkpoint, None)) is expected
     assert uses_s3(spec(sink, s3={"endpoint": ENDPOINT}), checkpoint), (
-        "a REST catalog names the store of its tables itself"
+        "a pipeline that names a store needs the jars: the tables of a REST catalog may be there"
     )
 
 

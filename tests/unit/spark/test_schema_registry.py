@@ -24,7 +24,7 @@ SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required userna
 
 
 @pytest.mark.parametrize("kafka", [JAVA_STORES, KERBEROS, {"ssl.engine.factory.class": "x"}])
-def test_only_a_pipeline_that_needs_a_registry_needs_properties_that_it_supports(kafka: dict[str, str]) -> None:
+def test_unsupported_properties_are_no_error_over_http_or_if_no_registry_is_needed(kafka: dict[str, str]) -> None:
     for url in ("", HTTPS):
         assert connect_registry(small_pipeline(), url, kafka) == NO_REGISTRY
     framed = small_pipeline(s={"topic": "t", "format": {"type": "avro", "schemaRef": {}}})

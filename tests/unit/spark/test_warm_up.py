@@ -36,7 +36,7 @@ def jobs() -> Jobs:
     return Jobs()
 
 
-def test_tasks_run_while_the_block_runs_and_end_before_it(jobs: Jobs) -> None:
+def test_tasks_run_beside_the_block_which_ends_after_the_last_of_them(jobs: Jobs) -> None:
     ran, planned, ended = threading.Event(), threading.Event(), threading.Event()
 
     def wait_for_plan() -> None:
