@@ -31,7 +31,8 @@ WITH growth AS (
     SELECT date_trunc('minute', "at") AS minute, max(value)::INT AS under_replicated
     FROM metrics WHERE name = 'kafka_server_replicamanager_underreplicatedpartitions' GROUP BY minute
 ), lines AS (
-    SELECT date_trunc('minute', "at") AS minute, count(*) AS log_lines, count(*) FILTER (level <> 'INFO') AS warnings
+    SELECT date_trunc('minute', "at") AS minute, count(*) AS log_lines, 
+           count(*) FILTER (level IN ('WARNING', 'ERROR', 'CRITICAL')) AS warnings
     FROM logs GROUP BY minute
 )
 SELECT strftime(minute, '%H:%M') AS minute, coalesce(records, 0)::BIGINT AS records,

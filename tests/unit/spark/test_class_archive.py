@@ -14,7 +14,6 @@ from ottla_spark.spark_conf import spark_conf
 from tests.waiting import eventually
 
 OPTIONS = "spark.driver.extraJavaOptions"
-WAIT_S = 20.0
 WRITES = """for it; do case "$it" in
   -XX:SharedArchiveFile=*) new="${it#*=}";;
   -XX:SharedClassListFile=*) cat "${it#*=}" > "$0.listed";;
