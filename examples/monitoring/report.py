@@ -31,7 +31,7 @@ WITH growth AS (
     SELECT date_trunc('minute', "at") AS minute, max(value)::INT AS under_replicated
     FROM metrics WHERE name = 'kafka_server_replicamanager_underreplicatedpartitions' GROUP BY minute
 ), lines AS (
-    SELECT date_trunc('minute', "at") AS minute, count(*) AS log_lines, 
+    SELECT date_trunc('minute', "at") AS minute, count(*) AS log_lines,
            count(*) FILTER (level IN ('WARNING', 'ERROR', 'CRITICAL')) AS warnings
     FROM logs GROUP BY minute
 )
