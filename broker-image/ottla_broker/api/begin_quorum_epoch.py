@@ -4,8 +4,8 @@
   fetches to time out.
 - An older epoch than the known one changes nothing, and neither does the known epoch if its leader
   is known. The response contains the epoch and leader that are then known.
-- v1 adds the leader's endpoint, and the receiver's id and directory id: INVALID_VOTER_KEY from any
-  other broker.
+- v1 adds the leader's endpoint, and the receiver's id and directory id: any other broker responds
+  with INVALID_VOTER_KEY.
 """
 
 from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest

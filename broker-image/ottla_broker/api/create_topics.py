@@ -85,8 +85,8 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
 
 
 def validate_topic(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
-    """Raises TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
-    INVALID_REQUEST, INVALID_CONFIG and INVALID_REPLICA_ASSIGNMENT."""
+    """The topic to create. Raises TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION,
+    TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_CONFIG and INVALID_REPLICA_ASSIGNMENT."""
     if not (ctx.may(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(topic.name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if topic.name == METADATA_TOPIC:

@@ -175,7 +175,7 @@ def describe_report(name: str, stored: StoredReport | StoredRoll, source: Config
 
 
 def describe_credentials(ctx: RequestContext, user: str) -> list[ConfigEntry]:
-    """The salted passwords of a user by mechanism; empty for an unknown user."""
+    """The SCRAM credentials of a user, one entry for each mechanism; empty for an unknown user."""
     return [
         ConfigEntry(
             mechanism.title,

@@ -144,7 +144,7 @@ class Appends:
         """Appends the records of one partition."""
         acks = self._acks
         try:
-            partition = find_leader(self._context, topic, index)
+            partition = find_led_partition(self._context, topic, index)
             validate_request(self._context, partition, records, acks, self._transaction)
         except KafkaError as reason:
             self.rejected_count += 1
@@ -171,7 +171,7 @@ class Appends:
         return result
 
 
-def find_leader(context: RequestContext, topic: Topic, index: int) -> Partition:
+def find_led_partition(context: RequestContext, topic: Topic, index: int) -> Partition:
     """The partition that this broker leads. Raises KafkaError with the partition's error."""
     if context.version < OLDEST_SUPPORTED:
         raise KafkaError(

@@ -10,8 +10,8 @@
 - Waits up to `max_wait` until new or released records are available.
 - The bytes of its records count for the client's `consumer_byte_rate`, which also bounds them.
 - NOT_LEADER_OR_FOLLOWER comes with the current leader.
-- v1 delivers up to the end of the batch in which `max_records` is reached. v2 can deliver exactly
-  so many records (acquire mode 1), and renew locks.
+- v1 delivers up to the end of the batch in which `max_records` is reached. v2 can deliver at most
+  `max_records` (acquire mode 1), and renew locks.
 """
 
 import asyncio
