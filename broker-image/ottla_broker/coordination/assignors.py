@@ -5,8 +5,8 @@ its topic.
 
 - `uniform`, the default, balances first, and keeps as many partitions as possible where they are.
   Members that all subscribe to the same topics get numbers of partitions that differ by one at
-  most. With different subscriptions, no partition can be moved to a subscriber that has two or more
-  partitions fewer than its owner.
+  most. With different subscriptions, no subscriber of a partition's topic has two or more
+  partitions fewer than the partition's owner.
 - `range` gives each member a contiguous range of each topic's partitions. Members that subscribe to
   topics of the same size get the same partitions of each, which joins need. It ignores the present
   assignment.
@@ -102,8 +102,8 @@ def _keep_valid_partitions(
 def _take_valid_partitions(
     member: AssignableMember, kept: Assignment, topic: UUID, free: dict[UUID, set[int]]
 ) -> Assignment:
-    """The kept partitions without those that the member may not have, that do not exist, or that
-    another member has taken."""
+    """`kept` without those partitions of `topic` that the member may not have, that do not exist,
+    or that another member has taken."""
     others = {other: partitions for other, partitions in kept.items() if other != topic}
     if topic in member.topics and (valid := kept[topic] & free[topic]):
         free[topic] -= valid

@@ -79,8 +79,8 @@ def maybe_complete_join(group: ClassicGroup, now: Timestamps) -> None:
 
 def complete_join_phase(group: ClassicGroup, now: Timestamps) -> None:
     """Starts the next generation with the members that joined, and removes dynamic members that did
-    not join. Static members remain until their sessions expire: if no member at all has joined, the
-    group waits for joins again. A group without members becomes Empty."""
+    not join. Static members remain until their sessions expire. If no member has joined, the group
+    waits for joins again. A group without members becomes Empty."""
     group.join_deadline_ms = group.initial_delay_remaining_ms = None
     for member in [m for m in group.members.values() if m.join_request is None and m.group_instance_id is None]:
         group.remove_member(member.id)

@@ -55,9 +55,10 @@ def join_group(group: ClassicGroup, request: JoinRequest, pending: PendingReques
 
 
 def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
-    """True if the group may have one more member. In PreparingRebalance it counts waiting joins:
-    `group.max.size` may have been lowered, and then the last members to rejoin are rejected. In
-    CompletingRebalance and Stable it counts members. An Empty group always has room.
+    """True if the group has room for this member, which may be in it already. In PreparingRebalance
+    it counts waiting joins: `group.max.size` may have been lowered, and then the last members to
+    rejoin are rejected. In CompletingRebalance and Stable it counts members. An Empty group always
+    has room; a Dead one is not checked.
     """
     member = group.members.get(member_id)
     if group.state in (GroupState.empty, GroupState.dead):

@@ -73,7 +73,7 @@ class StreamsMemberState(IntEnum):
 class StreamsMember(msgspec.Struct, frozen=True):
     """One thread of an application. `assigned`: the tasks that it may run. `pending_revocation`:
     the tasks that it must give up before it reaches the next epoch. `assignment_epochs`: of the
-    active tasks among both.
+    active tasks in both.
     """
 
     id: str
