@@ -13,7 +13,7 @@ from ottla_broker.mirroring.mirror_config import MirrorConfig
 from ottla_broker.requests.mirror_status import PartitionStatus
 
 UNREPORTED: Final = "Unreported"
-"""State of a partition whose leader does not respond, or that has none."""
+"""State of a partition that has no leader, or whose leader does not respond."""
 ENDED: Final = ("FailedOver", "FailingOver")
 NEEDS_OPERATOR: Final = ("Stopped", "Diverged")
 MAX_NAMED: Final = 3
