@@ -229,8 +229,8 @@ def build_heartbeat(
     )
 
 
-def read_tasks(found: tuple[RequestTasks, ...]) -> Tasks:
-    return {one.subtopology_id: frozenset(map(int, one.partitions)) for one in found if one.partitions}
+def read_tasks(tasks: tuple[RequestTasks, ...]) -> Tasks:
+    return {one.subtopology_id: frozenset(map(int, one.partitions)) for one in tasks if one.partitions}
 
 
 def build_topology(topology: RequestTopology) -> StreamsTopologyValue:

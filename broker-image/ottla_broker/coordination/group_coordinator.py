@@ -58,7 +58,7 @@ def without_share_states() -> ShareStatePersister:
 
 @dataclass(eq=False, repr=False)
 class GroupCoordinator:
-    """`_count_partitions` returns the number of partitions of `__consumer_offsets`, 0 while it does
+    """`_partition_count` returns the number of partitions of `__consumer_offsets`, 0 while it does
     not exist. `_share_states`: the share coordinators. No client's request is served while
     `is_in_session` returns False: this broker does not reach the controller, which may have fenced
     it and elected another coordinator."""
@@ -66,7 +66,7 @@ class GroupCoordinator:
     _runtime: Runtime
     config: GroupCoordinatorConfig
     metadata: CoordinatorMetadata
-    _count_partitions: Callable[[], int]
+    _partition_count: Callable[[], int]
     is_in_session: Callable[[], bool] = lambda: True
     _share_states: Callable[[], ShareStatePersister] = without_share_states
     _shards: dict[int, GroupCoordinatorShard] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class GroupCoordinator:
             self.unload(partition)
 
     def partition_of(self, group_id: str) -> int:
-        if (count := self._count_partitions()) == 0:
+        if (count := self._partition_count()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, "__consumer_offsets does not exist yet")
         return coordinator_partition(group_id, count)
 

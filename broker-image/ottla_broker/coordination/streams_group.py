@@ -142,8 +142,8 @@ class StreamsGroup:
     """`configured`: the topology with the existing topics of version `metadata_version` of the
     metadata. `shutdown_requested_by`: a member that has requested that the whole application stop.
     `endpoint_epoch` grows when tasks move between members with endpoints. `delayed_until_ms`: loop
-    time before which a new group gets no tasks. `assigned_ms`: loop time of the last assignment.
-    None of these is stored in records."""
+    time before which a group that was empty gets no tasks. `assigned_ms`: loop time of the last
+    assignment. None of these is stored in records."""
 
     id: str
     epoch: int = 0
