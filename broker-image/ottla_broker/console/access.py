@@ -5,7 +5,7 @@
   address (DNS rebinding): a request has to name an IP address, this machine or a listener's
   advertised host.
 - Where clients log in, so do users of the console (`login_methods`), and the cluster's access rules
-  hold for them. Without TLS (`http.security.listener`), logins are taken from this machine only:
+  hold for them. Without TLS (`http.security.listener`), logins are accepted from this machine only:
   from a browser on it, `kubectl port-forward`, or a proxy that terminates TLS.
 - What a user may do: `ConsoleUser.may` and `check`. Whether a page may write (`console.write`):
   `user_requests`.
