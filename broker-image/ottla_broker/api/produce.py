@@ -145,7 +145,7 @@ class Appends:
         acks = self._acks
         try:
             partition = find_led_partition(self._context, topic, index)
-            validate_request(self._context, partition, records, acks, self._transaction)
+            validate_append(self._context, partition, records, acks, self._transaction)
         except KafkaError as reason:
             self.rejected_count += 1
             if records is not None and reason.code is ErrorCode.not_leader_or_follower:
@@ -189,14 +189,15 @@ def find_led_partition(context: RequestContext, topic: Topic, index: int) -> Par
     return partitions.leader(name, index, topic_id=topic_id)
 
 
-def validate_request(
+def validate_append(
     context: RequestContext,
     partition: Partition,
     records: memoryview | None,
     acks: int,
     transaction: RequestTransaction | None,
 ) -> None:
-    """Checks the parts of a request that the log does not validate. Raises KafkaError."""
+    """Checks the records of one partition, and the request's acks, as far as the log does not.
+    Raises KafkaError."""
     if not records:
         raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
     if len(records) > ATTRIBUTES_OFFSET and records[MAGIC_OFFSET] == MAGIC:  # the log rejects other formats

@@ -63,7 +63,7 @@ async def update_with_results(ctx: RequestContext, request: RequestV1) -> Respon
 
 
 @API.handler(2, 2)
-async def update_all(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+async def update_without_results(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     await read_and_update(ctx, request)
     return UpdateFeaturesResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)
 

@@ -132,7 +132,7 @@ def _balance_equal_subscriptions(
 
 
 def _balance_different_subscriptions(
-    members: Members, kept: dict[str, set[TopicIdPartition]], unassigned: list[TopicIdPartition]
+    members: Members, owned: dict[str, set[TopicIdPartition]], unassigned: list[TopicIdPartition]
 ) -> None:
     subscribers: dict[UUID, list[str]] = defaultdict(list)
     for member_id in sorted(members):
@@ -140,16 +140,16 @@ def _balance_different_subscriptions(
             subscribers[topic].append(member_id)
     # Partitions with the fewest possible owners first: the others can still fill the gaps.
     for topic, partition in sorted(unassigned, key=lambda tp: (len(subscribers[tp[0]]), tp)):
-        kept[min(subscribers[topic], key=lambda member_id: len(kept[member_id]))].add((topic, partition))
+        owned[min(subscribers[topic], key=lambda member_id: len(owned[member_id]))].add((topic, partition))
     has_moved = True
     while has_moved:  # each move lowers the sum of the squared sizes
         has_moved = False
-        for owner in sorted(kept, key=lambda member_id: -len(kept[member_id])):
-            for topic_partition in sorted(kept[owner]):
-                candidate = min(subscribers[topic_partition[0]], key=lambda member_id: len(kept[member_id]))
-                if len(kept[owner]) - len(kept[candidate]) >= 2:
-                    kept[owner].remove(topic_partition)
-                    kept[candidate].add(topic_partition)
+        for owner in sorted(owned, key=lambda member_id: -len(owned[member_id])):
+            for topic_partition in sorted(owned[owner]):
+                candidate = min(subscribers[topic_partition[0]], key=lambda member_id: len(owned[member_id]))
+                if len(owned[owner]) - len(owned[candidate]) >= 2:
+                    owned[owner].remove(topic_partition)
+                    owned[candidate].add(topic_partition)
                     has_moved = True
 
 

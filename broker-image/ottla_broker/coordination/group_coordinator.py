@@ -328,7 +328,7 @@ class GroupCoordinator:
             group.check_fetch(member_id, member_epoch)
         return shard.offsets.group_offsets(group_id)
 
-    async def delete_offsets(self, group_id: str, wanted: Sequence[tuple[str, int]]) -> list[ErrorCode]:
+    async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
         """One error code for each, GROUP_SUBSCRIBED_TO_TOPIC for topics that members consume.
         Raises GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP when the group has members that are not
         consumers, because their topics are unknown."""
@@ -341,12 +341,12 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.non_empty_group, f"group {group_id!r} has members")
         codes = [
             ErrorCode.group_subscribed_to_topic if group.is_subscribed_to(topic) else ErrorCode.none
-            for topic, _ in wanted
+            for topic, _ in partitions
         ]
         await shard.delete_offsets(
             [
                 OffsetCommitKey(group_id, topic, partition)
-                for (topic, partition), code in zip(wanted, codes, strict=True)
+                for (topic, partition), code in zip(partitions, codes, strict=True)
                 if code is ErrorCode.none
             ]
         )

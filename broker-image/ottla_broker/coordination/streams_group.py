@@ -208,7 +208,7 @@ class StreamsGroup:
             return set()
         return {name for part in self.topology.subtopologies for name in input_topic_names(part)}
 
-    def tasks_held_by_process(self, member: StreamsMember) -> set[Task]:
+    def tasks_held_by_process_peers(self, member: StreamsMember) -> set[Task]:
         """Tasks of the other members of the member's process."""
         return {
             task

@@ -299,7 +299,7 @@ def _reconcile(
         target=target,
         target_epoch=target_epoch,
         active_owners=group.active_owners,
-        held_by_process=group.tasks_held_by_process(member),
+        held_by_process=group.tasks_held_by_process_peers(member),
         owned=owned,
     )
     if after is not member:
