@@ -1,8 +1,8 @@
 """AddOffsetsToTxn (25), versions 0–4.
 
-- Adds the partition of `__consumer_offsets` that keeps a group to a producer's transaction, so that
-  TxnOffsetCommit can commit the group's offsets in it. Producers of transaction version 2 do not
-  send this request.
+- Adds to a producer's transaction the partition of `__consumer_offsets` that holds a group's
+  offsets, so that TxnOffsetCommit can commit them in the transaction. Producers of transaction
+  version 2 do not send this request.
 - v2 adds PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH).
 """
 

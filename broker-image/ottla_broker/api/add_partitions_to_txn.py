@@ -1,10 +1,10 @@
 """AddPartitionsToTxn (24), versions 0–5.
 
-- Adds partitions to a producer's transaction, and so begins one. All or none: if one partition is
-  unknown or not authorized, the others are OPERATION_NOT_ATTEMPTED.
-- v2 adds PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v4 is for brokers: several transactions,
-  and `verify_only`, which asks whether the partitions are in the transaction (KIP-890); for those
-  that are not the answer is TRANSACTION_ABORTABLE.
+- Adds partitions to a producer's transaction, which begins with the first of them. All or none: if
+  one partition is unknown or not authorized, the others are OPERATION_NOT_ATTEMPTED.
+- v2 adds PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). From v4 on it is for brokers (KIP-890):
+  a request has several transactions, and `verify_only` asks whether partitions are in a
+  transaction. A partition that is not in it is TRANSACTION_ABORTABLE.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ API = Api(
     rights=(
         Right(Operation.write, ResourceType.transactional_id, when="from clients"),
         Right(Operation.write, ResourceType.topic, when="from clients"),
-        Right(Operation.cluster_action, ResourceType.cluster, when="from brokers (v4)"),
+        Right(Operation.cluster_action, ResourceType.cluster, when="from brokers (since v4)"),
     ),
 )
 

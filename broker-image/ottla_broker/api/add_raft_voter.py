@@ -2,13 +2,13 @@
 
 - Makes a broker a voter of the metadata log. Its directory id is that of the first of its
   `log.dirs`.
-- The leader waits until the broker has caught up, and for the change before this one, up to the
-  request's timeout: REQUEST_TIMED_OUT after it. DUPLICATE_VOTER when the broker is a voter, with
-  any directory id.
-- Removes the broker's `controller.quorum.auto.join.enable=false`, which RemoveRaftVoter sets, even
-  if the addition then fails.
-- The listeners are those of the request until the broker registers: then its inter-broker listener
-  counts.
+- The leader waits until the broker has caught up and the previous change of voters is committed.
+  After the request's timeout the error is REQUEST_TIMED_OUT. DUPLICATE_VOTER when the broker is a
+  voter, with any directory id.
+- Removes the broker's `controller.quorum.auto.join.enable=false`, which RemoveRaftVoter sets. It
+  stays removed if the addition then fails.
+- The voter's address is that of the request's first listener until the broker registers, and then
+  that of its inter-broker listener.
 - v1's flag for a response before the change is committed is accepted, and the response still waits.
 """
 

@@ -4,8 +4,8 @@
   default. Current tools use IncrementalAlterConfigs instead, which changes only what it names.
 - Each resource has its own outcome and is validated whole before anything changes. The response is
   sent when the metadata log has the change on disk.
-- A resource named twice is INVALID_REQUEST for both, and so is a config named twice or without a
-  value. Levels of loggers are not altered by this API.
+- A resource named twice is INVALID_REQUEST both times. So is a resource with a config that is named
+  twice or has no value. Levels of loggers are not altered by this API.
 - v2 is flexible.
 """
 

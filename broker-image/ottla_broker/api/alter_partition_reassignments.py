@@ -51,12 +51,12 @@ async def alter_partition_reassignments(
         error = KafkaError(ErrorCode.cluster_authorization_failed)
         return build_response(request, error, defaultdict(lambda: error))
     requested = [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
-    times = Counter(requested)
+    times_named = Counter(requested)
     moves = [
         PartitionReassignment(topic.name, one.partition_index, one.replicas)
         for topic in request.topics
         for one in topic.partitions
-        if times[topic.name, one.partition_index] == 1
+        if times_named[topic.name, one.partition_index] == 1
     ]
     results = await ctx.broker.active_controller().replication_control.reassign_partitions(
         moves, same_factor=not request.allow_replication_factor_change

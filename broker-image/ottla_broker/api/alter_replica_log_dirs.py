@@ -1,13 +1,15 @@
 """AlterReplicaLogDirs (34), versions 1–2 (KIP-113).
 
 - Moves replicas of this broker to other log directories while they are read and written; the
-  response does not wait for it. DescribeLogDirs lists the copy as a future replica, until it takes
-  the replica's place.
-- A replica that is in the directory already: no error, and a move to another directory is given up.
+  response does not wait for the move. DescribeLogDirs lists the copy as a future replica, until it
+  takes the replica's place.
+- A replica that is in the directory already: no error, and a move to another directory is
+  cancelled.
 - LOG_DIR_NOT_FOUND: the path is none of log.dirs. KAFKA_STORAGE_ERROR: that directory or the
   partition is offline. INVALID_TOPIC_EXCEPTION: the name is too long for the folder of a copy.
-- UNKNOWN_TOPIC_OR_PARTITION, or REPLICA_NOT_AVAILABLE if only other brokers have replicas of the
-  partition: one that this broker gets later is created in that directory.
+- UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist, REPLICA_NOT_AVAILABLE if only other
+  brokers have replicas of it. In both cases a replica that this broker gets later is created in
+  that directory.
 - Clients that may not alter the cluster get CLUSTER_AUTHORIZATION_FAILED for each partition.
 - v1 differs in throttling only; v2 is flexible.
 """

@@ -1,7 +1,8 @@
 """AlterShareGroupOffsets (91), version 0 (KIP-932).
 
 - Sets where a share group continues to read. Records from there on that the group had acquired or
-  acknowledged are delivered again. The response comes when the share coordinators have stored it.
+  acknowledged are delivered again. The response comes when the share coordinators have stored the
+  offsets.
 - A missing group is created. NON_EMPTY_GROUP while the group has members; GROUP_ID_NOT_FOUND for
   one of another kind.
 """

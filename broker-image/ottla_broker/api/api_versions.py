@@ -6,7 +6,7 @@
   that a newer client can step down (KIP-511). The dispatcher does that, because such a request
   cannot be read.
 - v3 is flexible and adds the client's software name and version, which must look like a name, and
-  features (KIP-584). v4 differs in features whose lowest version is 0.
+  features (KIP-584). v4 also lists features whose lowest level is 0.
 - The APIs of clients' metrics (KIP-714) are listed if the broker can read metrics, with the extra
   `telemetry`. Kafka lists them with a plugin that receives metrics.
 - Features: `metadata.version`, finalized at Apache Kafka 4.1's level, and `kraft.version`,
@@ -64,7 +64,7 @@ async def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiV
 def api_versions_response(
     error: ErrorCode, image: MetadataImage | None = None, version: int = 0
 ) -> ApiVersionsResponse:
-    """`image`: has the finalized features; None leaves them out."""
+    """`image`: has the finalized features; None leaves out all features."""
     features = () if image is None else FEATURES.values()
     levels = [] if image is None else [(feature.name, image.feature_level(feature)) for feature in features]
     return ApiVersionsResponse(

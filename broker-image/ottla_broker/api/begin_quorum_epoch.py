@@ -2,10 +2,11 @@
 
 - The new leader of the metadata log announces its epoch, so that followers need not wait for their
   fetches to time out.
-- An older epoch than the known one changes nothing, and neither does the known epoch if its leader
-  is known. The response contains the epoch and leader that are then known.
-- v1 adds the leader's endpoint, and the receiver's id and directory id: INVALID_VOTER_KEY from any
-  other broker.
+- An older epoch than the known one changes nothing. If the leader is known already, this broker
+  only prefers it to other voters for its fetches. The response contains the epoch and leader that
+  are then known.
+- v1 adds the leader's endpoint, and the receiver's id and directory id: any other broker responds
+  with INVALID_VOTER_KEY.
 """
 
 from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest

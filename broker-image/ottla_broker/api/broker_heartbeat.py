@@ -1,8 +1,8 @@
 """BrokerHeartbeat (63), versions 0–2: between brokers only, handled by the active controller.
 
-- Extends a broker's session. A registered broker that wants to serve and has applied the metadata
-  up to its own registration and its last fencing is unfenced; one that wants to be fenced is
-  fenced.
+- Extends a broker's session. A fenced broker that wants to serve is unfenced when it has applied
+  the metadata up to its registration, or, after a later fencing, up to the end that the log had at
+  its first heartbeat since. A broker that wants to be fenced is fenced.
 - `want_shut_down`: the controller moves leaderships away from the broker while it still serves.
   `should_shut_down` in the response: the leaderships have moved, every other live broker has
   applied that, and the broker is fenced.

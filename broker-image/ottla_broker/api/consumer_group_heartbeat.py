@@ -3,9 +3,9 @@
 - One request for all of a member's life: it joins (epoch 0), reports what it owns, learns what it
   is assigned, and leaves (epoch −1; −2 for a static member that will return). Fields that have not
   changed may be left out.
-- A member of a classic group's id turns that group into a consumer group, as far as
+- A member that joins a classic group turns it into a consumer group, as far as
   `group.consumer.migration.policy` allows.
-- Without `consumer` in `group.coordinator.rebalance.protocols`, and at level 0 of the feature
+- Without `consumer` in `group.coordinator.rebalance.protocols`, or at level 0 of the feature
   `group.version`, every request is UNSUPPORTED_VERSION: clients fail with the message, or fall back
   to the classic protocol (franz-go). librdkafka would look for another coordinator forever if the
   API were not served.

@@ -37,8 +37,8 @@ NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the topic
 @API.handler()
 async def create_partitions(ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     quota = MutationQuota(ctx, strict_since=STRICT_SINCE)
-    times = Counter(topic.name for topic in request.topics)
-    errors = {name: NAMED_TWICE for name in times if times[name] > 1}
+    times_named = Counter(topic.name for topic in request.topics)
+    errors = {name: NAMED_TWICE for name in times_named if times_named[name] > 1}
     for topic in request.topics:
         if topic.name not in errors:
             errors[topic.name] = await catch_error(create_topic_partitions(ctx, topic, quota, request.validate_only))

@@ -55,17 +55,17 @@ STRICT_SINCE = 6
 @API.handler()
 async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Creates all valid topics of the request in one commit."""
-    times = Counter(topic.name for topic in request.topics)
+    times_named = Counter(topic.name for topic in request.topics)
     results = [
         build_error_result(name, KafkaError(ErrorCode.invalid_request, f"the request names topic {name!r} twice"))
-        for name in times
-        if times[name] > 1
+        for name in times_named
+        if times_named[name] > 1
     ]
     quota = MutationQuota(ctx, strict_since=STRICT_SINCE)
     new_topics: list[NewTopic] = []
     for topic in request.topics:
         try:
-            if times[topic.name] == 1:
+            if times_named[topic.name] == 1:
                 new_topics.append(validate_topic(ctx, topic))
         except KafkaError as reason:
             results.append(build_error_result(topic.name, reason))
@@ -85,8 +85,8 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
 
 
 def validate_topic(ctx: RequestContext, topic: CreatableTopic) -> NewTopic:
-    """Raises TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
-    INVALID_REQUEST, INVALID_CONFIG and INVALID_REPLICA_ASSIGNMENT."""
+    """The topic to create. Raises TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION,
+    TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_CONFIG and INVALID_REPLICA_ASSIGNMENT."""
     if not (ctx.may(Operation.create, CLUSTER) or ctx.is_authorized(Operation.create, Resource.topic(topic.name))):
         raise KafkaError(ErrorCode.topic_authorization_failed)
     if topic.name == METADATA_TOPIC:

@@ -100,7 +100,7 @@ async def raise_log_start(ctx: RequestContext, topic: str, requested: DeleteReco
     if ctx.broker.image.appended_sources and offset <= log.high_watermark:
         await ctx.broker.appended_retention.preserve_source_positions(partition, offset)
     log.delete_records_before(offset)
-    # Answers the waiting fetches of followers, so that they learn of the new log start at once, but
-    # in the next turn of the loop, when this request waits for the low watermark.
+    # Answers the waiting fetches of followers, so that they learn of the new log start. It does so
+    # in the next turn of the loop, because this request waits for the low watermark by then.
     asyncio.get_running_loop().call_soon(partition.notify_log_start_change)
     return partition, offset

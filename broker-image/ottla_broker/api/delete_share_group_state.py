@@ -1,7 +1,7 @@
 """DeleteShareGroupState (86), version 0 (KIP-932).
 
-- Sent by group coordinators to the share coordinator: forgets share-partitions of a deleted group
-  or topic. One that does not exist is no error.
+- Sent by group coordinators to the share coordinator: forgets share-partitions whose group or topic
+  was deleted, or whose offsets were. One that does not exist is no error.
 """
 
 from kio.schema.delete_share_group_state.v0.request import DeleteShareGroupStateRequest, PartitionData

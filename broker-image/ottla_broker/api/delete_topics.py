@@ -51,8 +51,8 @@ NAMED_TWICE = KafkaError(ErrorCode.invalid_request, "the request names the topic
 async def delete_by_name(ctx: RequestContext, request: ByName) -> ByNameResponse:
     quota = MutationQuota(ctx, strict_since=STRICT_SINCE)
     errors = {
-        name: NAMED_TWICE if times > 1 else await catch_error(delete_topic(ctx, name, quota, is_named=True))
-        for name, times in Counter(request.topic_names).items()
+        name: NAMED_TWICE if times_named > 1 else await catch_error(delete_topic(ctx, name, quota, is_named=True))
+        for name, times_named in Counter(request.topic_names).items()
     }
     return ByNameResponse(
         throttle_time=quota.throttle_time,
@@ -64,12 +64,12 @@ async def delete_by_name(ctx: RequestContext, request: ByName) -> ByNameResponse
 
 @API.handler(6, 6)
 async def delete_by_name_or_id(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    times = Counter(find_name(ctx, topic) or topic for topic in request.topics)
+    times_named = Counter(find_name(ctx, topic) or topic for topic in request.topics)
     ids_last = sorted(request.topics, key=lambda topic: topic.topic_id is not None)
     named = {find_name(ctx, topic) or topic: topic for topic in ids_last}  # of two entries, the one with the id
     quota = MutationQuota(ctx, strict_since=STRICT_SINCE)
     results = [
-        await delete_topic_state(ctx, topic, quota, is_named_twice=times[key] > 1) for key, topic in named.items()
+        await delete_topic_state(ctx, topic, quota, is_named_twice=times_named[key] > 1) for key, topic in named.items()
     ]
     return DeleteTopicsResponse(throttle_time=quota.throttle_time, responses=tuple(results))
 

@@ -8,10 +8,10 @@
 - A group has its settings of the newer protocols, a client-metrics resource the settings of its
   subscription (KIP-714), both with their defaults if they have none.
 - A mirror (type 101) has its configs and, on the controller, its problems. A mirrored topic (type
-  102) has its status, from each broker of the partitions that it leads. A user (type 103) has its
-  SCRAM credentials in the text form of Kafka's tools, for mirrors. The report of a pipeline (type
-  104), or those of all for the empty name, and the report of a rolling restart (type 105) are in
-  the memory of the active controller.
+  102) has the status of those partitions that this broker leads. A user (type 103) has its SCRAM
+  credentials in the text form of Kafka's tools, for mirrors. The report of a pipeline (type 104),
+  or those of all for the empty name, and the report of a rolling restart (type 105) are in the
+  memory of the active controller.
 - If the request names no configs, it gets all. v3 adds types and documentation; v4 is flexible.
 """
 
@@ -175,7 +175,7 @@ def describe_report(name: str, stored: StoredReport | StoredRoll, source: Config
 
 
 def describe_credentials(ctx: RequestContext, user: str) -> list[ConfigEntry]:
-    """The salted passwords of a user by mechanism; empty for an unknown user."""
+    """The SCRAM credentials of a user, one entry for each mechanism; empty for an unknown user."""
     return [
         ConfigEntry(
             mechanism.title,

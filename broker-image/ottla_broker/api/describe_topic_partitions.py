@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75), version 0.
 
-- Metadata's partitions in pages, with eligible leader replicas (KIP-966): topics by name, sorted;
-  no topics requested means all.
+- Returns the partitions of topics in pages, as Metadata describes them, with eligible leader
+  replicas (KIP-966). Topics are sorted by name; no topics requested means all.
 - A page has at most the smaller of the request's limit and `max.request.partition.size.limit`
   partitions; the cursor says where the next one starts.
 - If topics are requested, the cursor must name one of them and a partition that is not negative;

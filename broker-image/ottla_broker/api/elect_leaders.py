@@ -82,5 +82,6 @@ def group_by_topic(outcomes: dict[TopicPartition, Outcome]) -> tuple[ReplicaElec
             )
         )
     return tuple(
-        ReplicaElectionResult(topic=TopicName(topic), partition_result=tuple(found)) for topic, found in results.items()
+        ReplicaElectionResult(topic=TopicName(topic), partition_result=tuple(partitions))
+        for topic, partitions in results.items()
     )

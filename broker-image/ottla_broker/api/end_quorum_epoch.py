@@ -1,7 +1,7 @@
 """EndQuorumEpoch (54), versions 0–1: between brokers only.
 
-- The leader of the metadata log, before it stops, asks the other voters to elect another one: the
-  first of the preferred candidates at once, the others later.
+- The leader of the metadata log, before it stops, asks the other voters to elect another one. The
+  first of the preferred candidates stands for election at once, the others later.
 - A request with an older epoch, or with another leader than the known one of its epoch, changes
   nothing. A newer epoch is adopted. The response contains the epoch and leader that are then known.
 - v1 adds the candidates' directory ids; with v0 no candidate is preferred.

@@ -1,8 +1,8 @@
 """EndTxn (26), versions 0–5.
 
 - Commits or aborts a producer's transaction. The decision is replicated when the response comes;
-  the markers, after which consumers see the records, follow. Until then the next transaction of the
-  producer is CONCURRENT_TRANSACTIONS.
+  the markers, after which consumers see the records, follow. The next transaction of the producer
+  waits a moment for them, and is CONCURRENT_TRANSACTIONS if they are not written by then.
 - v2 adds PRODUCER_FENCED (before: INVALID_PRODUCER_EPOCH). v5 is transaction version 2 (KIP-890):
   the end raises the producer's epoch, and the response has it.
 """

@@ -61,11 +61,11 @@ async def fetch_snapshot(ctx: RequestContext, request: FetchSnapshotRequest) -> 
     topics = []
     for topic in request.topics:
         read = read_redacted_piece if int(request.replica_id) == CONSUMER_REPLICA_ID else read_piece
-        found = [
+        pieces = [
             await fetch_piece(ctx, topic.name, requested, int(request.max_bytes), read)
             for requested in topic.partitions
         ]
-        topics.append(TopicSnapshot(name=topic.name, partitions=tuple(found)))
+        topics.append(TopicSnapshot(name=topic.name, partitions=tuple(pieces)))
     return FetchSnapshotResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, topics=tuple(topics))
 
 

@@ -50,7 +50,7 @@ NO_COORDINATOR = NodeEndpoint(-1, "", -1)
 
 @API.handler(0, 3)
 async def find_coordinator(ctx: RequestContext, request: RequestV3) -> ResponseV3:
-    found = await find_for_key(ctx, request.key_type, request.key)
+    found = await find_coordinator_of_key(ctx, request.key_type, request.key)
     return ResponseV3(
         throttle_time=NO_THROTTLE,
         error_code=found.error_code,
@@ -65,11 +65,13 @@ async def find_coordinator(ctx: RequestContext, request: RequestV3) -> ResponseV
 async def find_coordinators(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         throttle_time=NO_THROTTLE,
-        coordinators=tuple([await find_for_key(ctx, request.key_type, key) for key in request.coordinator_keys]),
+        coordinators=tuple(
+            [await find_coordinator_of_key(ctx, request.key_type, key) for key in request.coordinator_keys]
+        ),
     )
 
 
-async def find_for_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
+async def find_coordinator_of_key(ctx: RequestContext, kind: int, key: str) -> Coordinator:
     """The coordinator of a key of this type, or the error in its place."""
     try:
         if kind == TRANSACTION_KEY_TYPE:

@@ -3,10 +3,12 @@
 - Without a transactional id: gives an idempotent producer an id that no other producer ever gets,
   with epoch 0. A producer that sends the id it had (v3) gets a new one, too: there is no state to
   keep, as in Kafka.
-- With one: the id's producer id with a higher epoch, which fences former instances; a transaction
-  that one of them left open is aborted first, and the client asks again (CONCURRENT_TRANSACTIONS).
+- With a transactional id: its producer id with a higher epoch, which fences former instances; a
+  transaction that one of them left open is aborted first, and the client asks again
+  (CONCURRENT_TRANSACTIONS).
 - COORDINATOR_LOAD_IN_PROGRESS, on which producers retry, while the controller allocates no ids.
-- An empty transactional id, and an id without its epoch or the reverse, are INVALID_REQUEST.
+- An empty transactional id, a producer id without an epoch, and an epoch without an id are
+  INVALID_REQUEST.
 - v3 adds the producer's id and epoch (KIP-360), v4 PRODUCER_FENCED (before:
   INVALID_PRODUCER_EPOCH); v6 two-phase commit (KIP-939): transactions without a timeout, where
   `transaction.two.phase.commit.enable` allows it, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED. As in

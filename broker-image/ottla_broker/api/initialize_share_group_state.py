@@ -1,7 +1,7 @@
 """InitializeShareGroupState (83), version 0 (KIP-932).
 
 - Sent by group coordinators to the share coordinator: begins the state of share-partitions, with a
-  start offset or with −1, where `share.auto.offset.reset` decides.
+  start offset, or with −1 if `share.auto.offset.reset` is to decide.
 - FENCED_STATE_EPOCH for a state epoch older than the known one.
 """
 

@@ -6,8 +6,8 @@
   leaves no orphaned member (KIP-394).
 - A static member that returns to a stable group keeps its place without a rebalance (KIP-345); from
   v9 on the response to a returning leader says that it must not assign partitions (KIP-814).
-- Rejected: an empty group id, a session timeout outside the broker's limits, protocols that no
-  other member shares, a full group.
+- Rejected: an empty group id, a session timeout outside the broker's limits, protocols of which
+  none is supported by all members, a full group.
 - v1 adds a rebalance timeout (before, the session timeout); v5 static members; v7 protocol type; v8
   a reason (KIP-800).
 """

@@ -63,7 +63,7 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
 async def wait_for_epoch_starts(ctx: RequestContext, request: ListOffsetsRequest) -> None:
     """Waits for at most MAX_WAIT_S until new leaders know up to which offset their predecessors
     committed. Requests of followers do not wait."""
-    new_leaders = [
+    not_started = [
         partition
         for topic in request.topics
         for requested in topic.partitions
@@ -71,8 +71,8 @@ async def wait_for_epoch_starts(ctx: RequestContext, request: ListOffsetsRequest
         and (partition := ctx.broker.partitions.get(topic.name, requested.partition_index)) is not None
         and not partition.has_reached_epoch_start
     ]
-    if new_leaders and request.replica_id < 0:
-        await asyncio.gather(*(wait_for_epoch_start(partition) for partition in new_leaders))
+    if not_started and request.replica_id < 0:
+        await asyncio.gather(*(wait_for_epoch_start(partition) for partition in not_started))
 
 
 async def wait_for_epoch_start(partition: Partition) -> None:
@@ -89,16 +89,16 @@ def topic_offsets(
     """One result for each partition. Clients find results by partition, so one requested twice is
     INVALID_REQUEST.
     """
-    times = Counter(requested.partition_index for requested in topic.partitions)
-    found = {
+    times_named = Counter(requested.partition_index for requested in topic.partitions)
+    responses = {
         requested.partition_index: partition_offset(ctx, topic.name, request, requested)
-        if times[requested.partition_index] == 1
+        if times_named[requested.partition_index] == 1
         else ListOffsetsPartitionResponse(
             partition_index=requested.partition_index, error_code=ErrorCode.invalid_request
         )
         for requested in topic.partitions
     }
-    return tuple(found.values())
+    return tuple(responses.values())
 
 
 def partition_offset(

@@ -8,8 +8,8 @@
 - If a leader of a topic that is requested by name may have failed, the response waits a moment for
   the failure detector and the controller: a client that lost its connection asks at once, and would
   be sent to the failed broker again.
-- A missing topic is created if the request and `auto.create.topics.enable` allow it, as in Kafka;
-  the response then contains it.
+- A missing topic is created if the request and `auto.create.topics.enable` allow it, as in Kafka,
+  and a topic of coordinators in any case. The response then contains it.
 - A partition without a leader is LEADER_NOT_AVAILABLE. Each broker's endpoint is that of the
   client's listener.
 - v1 adds the controller, racks and internal topics; v5 offline replicas; v7 leader epochs; v8
@@ -73,12 +73,12 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
     await ctx.broker.failure_detector.wait_until_confirmed(find_leaders(image, request.topics or ()))
     if requests_all_topics(ctx.version, request.topics):
         visible = [topic for topic in image.topics.values() if ctx.may(Operation.describe, Resource.topic(topic.name))]
-        found = [describe_topic(ctx, topic, request) for topic in visible]
+        returned_topics = [describe_topic(ctx, topic, request) for topic in visible]
     else:
         described = [
             await describe_requested(ctx, requested, request) for requested in dict.fromkeys(request.topics or ())
         ]
-        found = list({topic.name or topic.topic_id: topic for topic in described}.values())
+        returned_topics = list({topic.name or topic.topic_id: topic for topic in described}.values())
     brokers = [(broker, broker.endpoints.get(ctx.connection.listener)) for broker in image.unfenced_brokers()]
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
@@ -89,7 +89,7 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
         ),
         cluster_id=ctx.broker.cluster_id,
         controller_id=BrokerId(image.controller_id),
-        topics=tuple(found),
+        topics=tuple(returned_topics),
         error_code=ErrorCode.none,
     )
 

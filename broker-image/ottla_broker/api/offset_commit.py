@@ -5,7 +5,7 @@
 - A missing topic or partition is UNKNOWN_TOPIC_OR_PARTITION (by id: UNKNOWN_TOPIC_ID); the others
   are stored.
 - Metadata longer than `offset.metadata.max.bytes` is OFFSET_METADATA_TOO_LARGE.
-- A commit extends its member's session.
+- A commit extends the session of its member in a classic group.
 - v2–4 may name a retention time; v6 adds leader epochs; v7 static members; v9 returns
   GROUP_ID_NOT_FOUND where older versions return ILLEGAL_GENERATION; v10 has topics by id (KIP-848).
 """

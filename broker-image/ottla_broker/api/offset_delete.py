@@ -39,10 +39,8 @@ async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Of
         for topic in request.topics
         for p in topic.partitions
     }
-    requested = [key for key, code in codes.items() if code is ErrorCode.none]
-    codes.update(
-        zip(requested, await ctx.broker.group_coordinator.delete_offsets(request.group_id, requested), strict=True)
-    )
+    valid = [key for key, code in codes.items() if code is ErrorCode.none]
+    codes.update(zip(valid, await ctx.broker.group_coordinator.delete_offsets(request.group_id, valid), strict=True))
     return OffsetDeleteResponse(
         error_code=ErrorCode.none,
         throttle_time=NO_THROTTLE,

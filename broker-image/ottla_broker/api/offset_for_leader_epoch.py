@@ -4,7 +4,8 @@
   diverged from the leader's (KIP-101, KIP-320; rule 2).
 - A current epoch newer than this broker's is UNKNOWN_LEADER_EPOCH, an older one
   FENCED_LEADER_EPOCH: this broker's or the client's metadata are stale.
-- For an unknown epoch, the end of the largest known epoch below it; (−1, −1) if there is none.
+- For an epoch without records: the end of the largest known epoch below it. For one older than all
+  known ones: the start of the oldest of these. For one newer than all: (−1, −1).
 - v3 adds the replica id (only brokers send one ≥ 0); v4 is flexible.
 """
 

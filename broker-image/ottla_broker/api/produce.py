@@ -144,8 +144,8 @@ class Appends:
         """Appends the records of one partition."""
         acks = self._acks
         try:
-            partition = find_leader(self._context, topic, index)
-            validate_request(self._context, partition, records, acks, self._transaction)
+            partition = find_led_partition(self._context, topic, index)
+            validate_append(self._context, partition, records, acks, self._transaction)
         except KafkaError as reason:
             self.rejected_count += 1
             if records is not None and reason.code is ErrorCode.not_leader_or_follower:
@@ -171,7 +171,7 @@ class Appends:
         return result
 
 
-def find_leader(context: RequestContext, topic: Topic, index: int) -> Partition:
+def find_led_partition(context: RequestContext, topic: Topic, index: int) -> Partition:
     """The partition that this broker leads. Raises KafkaError with the partition's error."""
     if context.version < OLDEST_SUPPORTED:
         raise KafkaError(
@@ -189,14 +189,15 @@ def find_leader(context: RequestContext, topic: Topic, index: int) -> Partition:
     return partitions.leader(name, index, topic_id=topic_id)
 
 
-def validate_request(
+def validate_append(
     context: RequestContext,
     partition: Partition,
     records: memoryview | None,
     acks: int,
     transaction: RequestTransaction | None,
 ) -> None:
-    """Checks the parts of a request that the log does not validate. Raises KafkaError."""
+    """Checks the records of one partition, and the request's acks, as far as the log does not.
+    Raises KafkaError."""
     if not records:
         raise KafkaError(ErrorCode.invalid_record, "no records for the partition")
     if len(records) > ATTRIBUTES_OFFSET and records[MAGIC_OFFSET] == MAGIC:  # the log rejects other formats

@@ -3,9 +3,9 @@
 - A client pushes its metrics, which `/metrics` of this broker shows until the client has been
   silent for three push intervals.
 - Errors in Kafka's order: INVALID_REQUEST without a client instance id and after a terminating
-  push, THROTTLING_QUOTA_EXCEEDED before the push interval has passed (never for a terminating
-  push), UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE, and
-  INVALID_RECORD for metrics that cannot be read.
+  push, THROTTLING_QUOTA_EXCEEDED before the push interval has passed (not for the first push after
+  a subscription, nor for a terminating one), UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE,
+  TELEMETRY_TOO_LARGE, and INVALID_RECORD for metrics that cannot be read.
 """
 
 from typing import Final

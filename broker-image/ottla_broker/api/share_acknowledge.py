@@ -65,15 +65,15 @@ async def share_acknowledge(ctx: RequestContext, request: ShareAcknowledgeReques
     if request.share_session_epoch == FINAL_EPOCH:
         await close_session(ctx, session)
     lock_ms = partitions.config_of(group_id).record_lock_duration_ms
-    found = {at: build_partition(ctx, at, results[at]) for at in sorted(acknowledgements)}
-    leaders = [int(one.current_leader.leader_id) for one in found.values() if one.current_leader is not NO_LEADER]
+    built = {at: build_partition(ctx, at, results[at]) for at in sorted(acknowledgements)}
+    leaders = [int(one.current_leader.leader_id) for one in built.values() if one.current_leader is not NO_LEADER]
     return ShareAcknowledgeResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         acquisition_lock_timeout=to_duration(lock_ms),
         responses=tuple(
-            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(found[at] for at in of_topic))
-            for topic_id, of_topic in groupby(found, key=lambda at: at[0])
+            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(built[at] for at in of_topic))
+            for topic_id, of_topic in groupby(built, key=lambda at: at[0])
         ),
         node_endpoints=build_endpoints(ctx, leaders, NodeEndpoint),
     )

@@ -82,7 +82,7 @@ async def streams_group_heartbeat(
 
 
 async def respond(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
-    """The response to a heartbeat without errors. Raises KafkaError."""
+    """The response to a heartbeat that is accepted. Raises KafkaError."""
     if ctx.broker.image.feature_level(STREAMS_VERSION) < 1:
         raise KafkaError(ErrorCode.unsupported_version, "streams.version is 0: group.protocol=streams is not enabled")
     ctx.check_authorized(Operation.read, Resource.group(request.group_id))
@@ -229,8 +229,8 @@ def build_heartbeat(
     )
 
 
-def read_tasks(found: tuple[RequestTasks, ...]) -> Tasks:
-    return {one.subtopology_id: frozenset(map(int, one.partitions)) for one in found if one.partitions}
+def read_tasks(tasks: tuple[RequestTasks, ...]) -> Tasks:
+    return {one.subtopology_id: frozenset(map(int, one.partitions)) for one in tasks if one.partitions}
 
 
 def build_topology(topology: RequestTopology) -> StreamsTopologyValue:

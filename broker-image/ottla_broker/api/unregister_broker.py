@@ -1,7 +1,7 @@
 """UnregisterBroker (64), version 0.
 
-- Removes a broker from the cluster: its leaderships move to other brokers.
-  BROKER_ID_NOT_REGISTERED.
+- Removes a broker from the cluster: its leaderships move to other brokers. BROKER_ID_NOT_REGISTERED
+  for an unknown id.
 - Its replicas stay assigned to it until they are reassigned. A broker that still runs registers
   again, and is in no ISR then.
 """

@@ -7,7 +7,7 @@
 - INVALID_UPDATE_VERSION for a feature or level that brokers do not support, and for a change in
   another direction than the request says.
 - v0 has `allow_downgrade` in place of the kind of change. Up to v1 a successful response names each
-  feature. An error is one for the whole request.
+  feature. An error concerns the whole request.
 """
 
 from typing import Final
@@ -41,7 +41,7 @@ KNOWN_TYPES: Final = frozenset(UpgradeType)
 
 
 @API.handler(0, 0)
-async def update_with_downgrades_allowed(ctx: RequestContext, request: RequestV0) -> ResponseV0:
+async def update_with_downgrade_flag(ctx: RequestContext, request: RequestV0) -> ResponseV0:
     updates = [
         FeatureUpdate(
             one.feature,
@@ -63,7 +63,7 @@ async def update_with_results(ctx: RequestContext, request: RequestV1) -> Respon
 
 
 @API.handler(2, 2)
-async def update_all(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+async def update_without_results(ctx: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     await read_and_update(ctx, request)
     return UpdateFeaturesResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None)
 

@@ -5,7 +5,7 @@
   (epoch of the last record, then length), and stores the vote before it responds.
 - FENCED_LEADER_EPOCH for an older epoch than the known one. The response contains the known epoch
   and leader.
-- v1 names the receiver by its id and directory id: INVALID_VOTER_KEY from any other broker
+- v1 names the receiver by its id and directory id: any other broker responds with INVALID_VOTER_KEY
   (KIP-853).
 - v2 adds pre-votes, which are not stored, and which a voter rejects while its leader responds
   (KIP-996).

@@ -1,7 +1,8 @@
 """WriteTxnMarkers (27), versions 1–2.
 
 - Writes the markers that end transactions to partitions that this broker leads. Transaction
-  coordinators send it, and `kafka-transactions.sh abort` to end a transaction that hangs.
+  coordinators send it, and so does `kafka-transactions.sh abort`, which ends a transaction that
+  hangs.
 - Needs ClusterAction, or Alter on the cluster.
 - v2 adds the transaction version: with version 2 a marker's epoch must be larger than that of the
   transaction (KIP-1228), and one that is in the log already is acknowledged.

@@ -5,7 +5,7 @@
   address (DNS rebinding): a request has to name an IP address, this machine or a listener's
   advertised host.
 - Where clients log in, so do users of the console (`login_methods`), and the cluster's access rules
-  hold for them. Without TLS (`http.security.listener`), logins are taken from this machine only:
+  hold for them. Without TLS (`http.security.listener`), logins are accepted from this machine only:
   from a browser on it, `kubectl port-forward`, or a proxy that terminates TLS.
 - What a user may do: `ConsoleUser.may` and `check`. Whether a page may write (`console.write`):
   `user_requests`.
@@ -35,7 +35,7 @@ CLIENT_ID: Final = "console"
 @dataclass(frozen=True, slots=True)
 class ConsoleUser:
     """A user of the console. `host`: the address that they connect from. `form_token`: one for each
-    session, or one for all users of an open console. `may_write`: `console.write` lets them use
+    session, or one for all users of an open cluster. `may_write`: `console.write` lets them use
     pages that write. `is_logged_in`: returns False once their session has ended.
     """
 
@@ -72,7 +72,8 @@ def make_context(broker: Broker, principal: Principal, host: str, api: ApiKey) -
 
 
 class AllowedHosts:
-    """The names in a request's `Host` under which an open console answers."""
+    """The names in a request's `Host` under which the console of an open cluster answers, and all
+    IP addresses."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

@@ -24,8 +24,8 @@ class AuthorizerSettings:
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """`deciding`: the entry that decides; None if none does. `matching`: the entries about the
-    principal whose pattern matches the resource.
+    """`deciding`: the entry that decides; None if none does. `matching`: of the entries whose
+    pattern matches the resource, those about the principal.
     """
 
     is_allowed: bool

@@ -147,11 +147,11 @@ class AccessPages:
         names = [name for name in credentials if matches(name, words)]
         users = cut_page(names, page.integer("page", 1, at_least=1))
         shown = {f"User:{name}" for name in users.rows}
-        rules: dict[str, int] = defaultdict(int)
+        rule_counts: dict[str, int] = defaultdict(int)
         for entry in image.acls.values():
             if entry.principal in shown:
-                rules[entry.principal] += 1
-        rows = [UserRow(name, tuple(credentials[name]), rules[f"User:{name}"]) for name in users.rows]
+                rule_counts[entry.principal] += 1
+        rows = [UserRow(name, tuple(credentials[name]), rule_counts[f"User:{name}"]) for name in users.rows]
         template = "user_rows.html" if page.wants_fragment else "users.html"
         return page.render(template, users=users, rows=rows, search=search)
 

@@ -1,5 +1,5 @@
-"""States of brokers with their times, as far as this broker has observed their beginning: the
-metadata image has no times.
+"""States of brokers, and when they began. The metadata image has no times, so the beginning is
+known only if this broker has observed it.
 """
 
 from collections.abc import Collection

@@ -104,7 +104,7 @@ class ClusterPages:
         return page.render("departure.html", departure=departure, named=named, brokers=sorted(image.brokers))
 
     async def show_metadata(self, page: PageRequest) -> web.Response:
-        """Committed records, of this broker's copy of the metadata log. Secrets are masked, as for
+        """Committed records of this broker's copy of the metadata log. Secrets are masked, as for
         every consumer of it.
         """
         page.user.check(Operation.read, Resource.topic(METADATA_TOPIC), ApiKey.FETCH)

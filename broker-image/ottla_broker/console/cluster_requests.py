@@ -138,7 +138,7 @@ class ClusterRequests:
         return BrokerResponses(found, tuple(failures))
 
     async def find_log_dirs(self) -> tuple[list[LogDirDescription], Failures]:
-        """The log directories of all unfenced brokers."""
+        """The log directories of the unfenced brokers that respond."""
         request = DescribeLogDirsRequest(topics=())
         responses = await self.send_to_brokers({one.id: request for one in self._broker.image.unfenced_brokers()})
         dirs = [
@@ -214,8 +214,9 @@ class ClusterRequests:
         return (await self._list_offsets(partitions, LATEST_TIMESTAMP))[0]
 
     async def find_offsets_at(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """The first offset at or after a time (ms), or at EARLIEST_ or LATEST_TIMESTAMP, without
-        partitions that `find_end_offsets` leaves out too. −1: no record is as new.
+        """The first offset of each partition at or after a time (ms), or at EARLIEST_ or
+        LATEST_TIMESTAMP; −1: no record is as new. Leaves out the partitions that `find_end_offsets`
+        leaves out.
         """
         return (await self._list_offsets(partitions, timestamp))[0]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 SEARCHES_SHARE: Final = 0.5
-"""Of the container's limit, for all searches together."""
+"""Part of the container's limit that all searches together may use."""
 MIN_CPUS: Final = 0.05
 """Processors for each search, however many run. With less, searches would exceed the time limit of
 a request to their worker (`search_process.REQUEST_TIMEOUT_S`).

@@ -57,7 +57,7 @@ class GroupLags:
 
     def open(self, group: ListedGroup) -> None:
         """Called when the group's page is opened: samples its lag until nobody has had the page
-        open for `lag_history.KEPT_S`.
+        open for `lag_history.KEPT_S`, or other groups take its place.
         """
         self._history.open(group.name, self._now_s())
         if group.name not in self._sampled:

@@ -68,7 +68,7 @@ class GroupRequests:
         self._requests = requests
 
     async def list_groups(self) -> tuple[list[ListedGroup], Failures]:
-        """All groups, sorted by name."""
+        """The groups of all coordinators that respond, sorted by name."""
         request = ListGroupsRequest(states_filter=(), types_filter=())
         responses = await self._requests.send_to_brokers(
             {one.id: request for one in self._broker.image.unfenced_brokers()}
@@ -112,8 +112,9 @@ class GroupRequests:
     async def find_groups_of_topic(
         self, topic: str, partitions: Sequence[int], groups: Sequence[ListedGroup]
     ) -> tuple[dict[str, OffsetsByPartition], Failures]:
-        """By name, those of `groups` that have committed offsets of the topic, with these offsets,
-        of the coordinators that respond. Share groups are left out.
+        """The offsets of the topic that each of `groups` has committed, by the group's name. Groups
+        without such offsets, share groups, and groups whose coordinator does not respond are left
+        out.
         """
         by_coordinator: dict[int, list[str]] = defaultdict(list)
         for group in groups:

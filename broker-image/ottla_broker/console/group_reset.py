@@ -51,7 +51,7 @@ MEMBER_ERRORS: Final = frozenset(
         ErrorCode.stale_member_epoch,
     }
 )
-"""Error codes of a commit, by a client that is not a member, for a group that has members."""
+"""Error codes of a commit by a client that is no member, when the group has members."""
 
 
 class GroupResetPages:
@@ -103,7 +103,7 @@ class GroupResetPages:
 
     async def download_undo(self, page: PageRequest) -> web.Response:
         """The `after` offsets of a form's changes, as a file for Kafka's tool. The form is that of
-        the page after a reset, whose changes undo it.
+        the page after a reset; its changes undo the reset.
         """
         changes = read_changes(await read_write_form(page))
         return build_file_response((one.topic, one.partition, one.after) for one in changes)

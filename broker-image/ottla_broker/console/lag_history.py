@@ -11,11 +11,11 @@ MAX_SAMPLES: Final = 120
 KEPT_S: Final = 3600.0
 """How long a group is sampled after its page was open last."""
 MAX_GROUPS: Final = 20
-"""Each costs two or more requests per interval; the one whose page was open longest ago makes room.
-"""
+"""Each costs two or more requests per interval. At the limit, the group whose page was open least
+recently is dropped for a new one."""
 MAX_TOPICS: Final = 100
 """Of one group. A sample has the lag of each topic, because users see the topics that they may
-describe. With all the bounds it is at most 240,000 numbers."""
+describe. With all the bounds, the history has at most 240,000 numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from ottla_broker.wire.records import iter_records
 MAX_SEARCHES: Final = 4
 """Concurrent searches of all users on one broker; each has a process."""
 PROGRESS_INTERVAL_S: Final = 0.1
-"""Between two events that report progress only."""
+"""Shortest time from an event to one that reports progress only."""
 FORMAT_LABELS: Final[Mapping[ExportFormat, str]] = {"jsonl": "JSON lines", "csv": "CSV", "parquet": "Parquet"}
 MEDIA_TYPES: Final[Mapping[ExportFormat, str]] = {
     "jsonl": "application/x-ndjson; charset=utf-8",
@@ -53,7 +53,7 @@ MEDIA_TYPES: Final[Mapping[ExportFormat, str]] = {
     "parquet": "application/vnd.apache.parquet",
 }
 FOLLOW_FIRST: Final = 10
-"""Offsets of each partition before its end with which following begins."""
+"""Following begins this number of offsets before the end of each partition."""
 
 
 class MessagePages:

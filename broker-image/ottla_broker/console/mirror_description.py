@@ -13,7 +13,7 @@ from ottla_broker.mirroring.mirror_config import MirrorConfig
 from ottla_broker.requests.mirror_status import PartitionStatus
 
 UNREPORTED: Final = "Unreported"
-"""State of a partition whose leader does not respond, or that has none."""
+"""State of a partition that has no leader, or whose leader does not respond."""
 ENDED: Final = ("FailedOver", "FailingOver")
 NEEDS_OPERATOR: Final = ("Stopped", "Diverged")
 MAX_NAMED: Final = 3
@@ -99,9 +99,9 @@ def check_failover(
     """
     partitions = [one for topic in topics for one in topic.partitions]
     if config.role == FAILED_OVER:
-        left = [one.name for one in partitions if one.state not in ENDED]
+        not_ended = [one.name for one in partitions if one.state not in ENDED]
         failing = [one.name for one in partitions if one.state == "FailingOver"]
-        yield ChecklistItem(not left, f"Copying has ended{describe_exceptions(left)}.")
+        yield ChecklistItem(not not_ended, f"Copying has ended{describe_exceptions(not_ended)}.")
         yield ChecklistItem(not failing, f"Producers may write to every partition{describe_exceptions(failing)}.")
         return
     yield ChecklistItem(None, "Producers of the source are stopped, or cannot reach it any more.")

@@ -85,7 +85,7 @@ class MirrorPages:
         )
 
     async def _find_topics(self, page: PageRequest, mirror: str) -> tuple[list[MirroredTopic], Failures]:
-        """The mirrored topics that the user may see, with the statuses that all brokers report."""
+        """The mirrored topics that the user may see, with the statuses that the brokers report."""
         image = self._broker.image
         named = {
             topic: source

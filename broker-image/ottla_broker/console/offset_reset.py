@@ -81,8 +81,8 @@ def find_conflicts(
     """Changes whose `before` is not the committed offset, each with the committed offset, or None
     without one.
     """
-    found = [(one, committed.get((one.topic, one.partition))) for one in changes]
-    return [(one, now) for one, now in found if now != one.before]
+    with_committed = [(one, committed.get((one.topic, one.partition))) for one in changes]
+    return [(one, now) for one, now in with_committed if now != one.before]
 
 
 def choose_offset(target: ResetTarget, committed: int, start: int, end: int, at_time: int | None) -> int:

@@ -1,9 +1,9 @@
 """Logins by an OpenID Connect provider: the authorization code flow with PKCE (RFC 7636).
 
 The principal is that of an OAUTHBEARER client: `sasl.oauthbearer.sub.claim.name` of the id token.
-The provider's site sends the browser back, and so without cookies that are SameSite=Strict. The
-cookie of a login in progress is therefore Lax, and the page after the login loads the overview
-itself, with the session's cookie.
+It is the provider's site that sends the browser back, so that request has no cookies that are
+SameSite=Strict. The cookie of a login in progress is therefore Lax, and the page after the login
+loads the overview itself, with the session's cookie.
 """
 
 import hashlib

@@ -124,7 +124,7 @@ class Overview:
 
     async def show_restarts(self, page: PageRequest) -> web.Response:
         """Restarts of brokers, and the rolling restart that the operator has reported. The part is
-        empty if none is in progress and all of it is known.
+        empty if no restart is in progress and no request for the facts has failed.
         """
         page.user.check(Operation.describe, CLUSTER, ApiKey.DESCRIBE_CLUSTER)
         census = await self._census.current()

@@ -16,7 +16,7 @@ PARTITIONS_PER_SLICE: Final = 500
 MAX_NAMED: Final = 50
 """Partitions of each kind that are named; all are counted."""
 MIN_INTERVAL_S: Final = 2.0
-"""Between two counts: browsers that ask more often get the last one."""
+"""Shortest time between two counts: browsers that ask more often get the last one."""
 
 MinInsync = Callable[[str], int]
 """min.insync.replicas of a topic."""

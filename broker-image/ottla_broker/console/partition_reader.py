@@ -15,7 +15,7 @@ CHUNK_BYTES: Final = 128 << 10
 """Small, because each chunk passes through the event loop that serves clients: at worst half a
 millisecond of its time, where every record is a batch of its own."""
 RETRY_PAUSE_S: Final = 0.2
-MAX_RETRIES: Final = 50
+MAX_ATTEMPTS: Final = 50
 """Enough for the 10 s in which a partition may change its leader."""
 
 StartKind = Literal["newest", "oldest", "offset", "time"]
@@ -89,13 +89,13 @@ async def read_chunk(client: Client, topic: str, range_: OffsetRange) -> Chunk:
     end of the range or the partition, and where retention has removed the records. An empty
     response elsewhere is that of a throttled fetch, which is repeated. Raises KafkaError, OSError.
     """
-    for attempt in range(MAX_RETRIES):
+    for attempt in range(MAX_ATTEMPTS):
         if attempt:
             await asyncio.sleep(RETRY_PAUSE_S)
         try:
             fetched = await client.fetch(topic, range_.partition, range_.next, max_bytes=CHUNK_BYTES, max_wait_s=0.0)
         except ConnectionError:
-            if attempt == MAX_RETRIES - 1:
+            if attempt == MAX_ATTEMPTS - 1:
                 raise
             with suppress(ConnectionError, KafkaError):
                 await client.metadata([topic])  # another broker may lead the partition now
@@ -103,7 +103,7 @@ async def read_chunk(client: Client, topic: str, range_: OffsetRange) -> Chunk:
         except KafkaError as error:
             if error.code is ErrorCode.offset_out_of_range:
                 return await _skip_deleted(client, topic, range_)
-            if error.code not in RETRIABLE_ERRORS or attempt == MAX_RETRIES - 1:
+            if error.code not in RETRIABLE_ERRORS or attempt == MAX_ATTEMPTS - 1:
                 raise
             continue
         if fetched.records:

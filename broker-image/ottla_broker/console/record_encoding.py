@@ -21,7 +21,7 @@ async def encode_fields(
 ) -> dict[str, bytes]:
     """The encoded key and value, by field, as far as the form has them as JSON by schema. The key's
     schema is the one that the fields `key-subject` and `key-version` name, by default the latest of
-    `TOPIC-key`; the value's alike. Raises RecordFormError, PageError.
+    `TOPIC-key`; likewise for the value. Raises RecordFormError, PageError.
     """
     return {
         field: await _encode_field(registry, user, topic, form, field)

@@ -73,8 +73,8 @@ def json_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECOD
 
 def csv_line(partition: int, record: Record, decoded: DecodedRecord = NOT_DECODED) -> bytes:
     """A record as a row of CSV (RFC 4180) with the COLUMNS, headers as JSON. Texts are in quotes,
-    and numbers are not. A cell is empty where the key or value is null, and where it is in the
-    other one of its two columns, as text or in base64.
+    and numbers are not. A key or value has two columns, for text and for base64; both cells are
+    empty if it is null, else one of them.
     """
     numbers = (partition, record.offset, record.timestamp_ms)
     cells = (*map(str, numbers), *map(quote_cell, list_cells(record, decoded)))

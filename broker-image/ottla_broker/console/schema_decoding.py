@@ -100,8 +100,8 @@ def _avro_decoder(source: SchemaSource) -> Decode:
 
 
 def to_json_value(value: Any) -> Any:
-    """The value with decimals, dates, times and UUIDs as text, which JSON does not have. Timestamps
-    with a time zone remain datetimes, which filters compare.
+    """The value with decimals, dates, times and UUIDs, which JSON does not have, as text.
+    Timestamps with a time zone remain datetimes, which filters compare.
     """
     match value:
         case dict():

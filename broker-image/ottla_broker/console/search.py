@@ -105,18 +105,18 @@ class Search:
         """
         self.progress.left = NO_END
         while True:
-            has_found_none = True
+            is_idle = True
             for range_ in self._ranges:
                 chunk = await read_chunk(self._client, self._topic, range_)
                 if chunk.next > range_.next:
-                    has_found_none = False
+                    is_idle = False
                     range_.end = chunk.next
                     while range_.next < chunk.next:  # a scan stops at the limit
                         response = await self._scan(process, range_, chunk, NO_END)
                         range_.next = self.progress.positions[range_.partition]
                         chunk = replace(chunk, first=range_.next, deleted=0)
                         yield SearchUpdate(response, self.progress, False)
-            if has_found_none:
+            if is_idle:
                 yield SearchUpdate(SearchResponse(), self.progress, False)
                 await asyncio.sleep(FOLLOW_PAUSE_S)
 

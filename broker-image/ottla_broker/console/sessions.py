@@ -24,9 +24,9 @@ TOKEN_BYTES: Final = 32
 @dataclass(frozen=True, slots=True)
 class Login:
     """A user who has authenticated. `lifetime_s`: the session ends after it at the latest.
-    `find_credentials`: finds the user's present credentials. `is_presented`: False for a request on
-    a connection without the certificate that the user has logged in with; always True for other
-    logins.
+    `find_credentials`: finds the user's present credentials. `is_presented`: for a login with a
+    certificate, False for a request on a connection that presents no certificate of the principal;
+    always True for other logins.
     """
 
     principal: Principal

@@ -51,7 +51,7 @@ class Rates:
 
 
 def sum_totals(
-    traffic: Iterable[PartitionTraffic], requests: Iterable[int], times_by_api: Mapping[int, ApiTimes]
+    traffic: Iterable[PartitionTraffic], request_counts: Iterable[int], times_by_api: Mapping[int, ApiTimes]
 ) -> Totals:
     records = written = read = 0
     for one in traffic:
@@ -63,7 +63,7 @@ def sum_totals(
         records,
         written,
         read,
-        sum(requests),
+        sum(request_counts),
         NO_DURATIONS if produce is None else tuple(produce.total.counts),
         NO_DURATIONS if fetch is None else tuple(fetch.local.counts),
     )

@@ -32,8 +32,8 @@ class TopicRow:
 async def find_topics(
     image: MetadataImage, search: str, is_visible: Callable[[str], bool], *, with_internal: bool
 ) -> list[str]:
-    """Names of visible topics of which every word of `search` is a part, in upper or lower case, in
-    alphabetical order. `with_internal`: also internal topics. Other tasks run in between.
+    """Names of the visible topics whose names contain every word of `search`, in upper or lower
+    case; in alphabetical order. `with_internal`: also internal topics. Other tasks run in between.
     """
     words, found = search.lower().split(), []
     for position, (name, topic) in enumerate(sorted(image.topics.items())):

@@ -122,7 +122,7 @@ class TopicPages:
     async def find_sizes(
         self, page: PageRequest, topic: str, states: Mapping[int, PartitionRecord]
     ) -> tuple[ReplicaSizes, Failures]:
-        """Without sizes if the user may not describe the cluster."""
+        """Bytes of the partitions' replicas; empty if the user may not describe the cluster."""
         if not page.user.may(Operation.describe, CLUSTER):
             return {}, ()
         return await self._requests.find_topic_replica_bytes(topic, states)

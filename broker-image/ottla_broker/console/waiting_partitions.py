@@ -38,9 +38,9 @@ def _describe(state: PartitionRecord, brokers: Mapping[int, BrokerRegistration])
         who = f"one of {_name_brokers(trusted)}" if len(trusted) > 1 else _name_brokers(trusted)
         reason = "which have" if len(trusted) > 1 else "which has"
         return "no leader", f"{who} to return, {reason} every acknowledged record"
-    missing = [one for one in state.replicas if one not in state.isr]
-    absent = [one for one in missing if one not in brokers or brokers[one].fenced]
-    catching_up = [one for one in missing if one not in absent]
+    out_of_sync = [one for one in state.replicas if one not in state.isr]
+    absent = [one for one in out_of_sync if one not in brokers or brokers[one].fenced]
+    catching_up = [one for one in out_of_sync if one not in absent]
     waits = []
     if absent:
         waits.append(f"{_name_brokers(absent)} to return")
@@ -49,7 +49,7 @@ def _describe(state: PartitionRecord, brokers: Mapping[int, BrokerRegistration])
     if state.adding or state.removing:
         target = [one for one in state.replicas if one not in state.removing]
         return f"reassigned to {_name_brokers(target)}", " and ".join(waits) or "the controller to end it"
-    return f"not in sync: {_join_ids(missing)}", " and ".join(waits)
+    return f"not in sync: {_join_ids(out_of_sync)}", " and ".join(waits)
 
 
 def _name_brokers(brokers: Sequence[int]) -> str:

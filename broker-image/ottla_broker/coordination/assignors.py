@@ -5,8 +5,8 @@ its topic.
 
 - `uniform`, the default, balances first, and keeps as many partitions as possible where they are.
   Members that all subscribe to the same topics get numbers of partitions that differ by one at
-  most. With different subscriptions, no partition can be moved to a subscriber that has two or more
-  partitions fewer than its owner.
+  most. With different subscriptions, no subscriber of a partition's topic has two or more
+  partitions fewer than the partition's owner.
 - `range` gives each member a contiguous range of each topic's partitions. Members that subscribe to
   topics of the same size get the same partitions of each, which joins need. It ignores the present
   assignment.
@@ -102,8 +102,8 @@ def _keep_valid_partitions(
 def _take_valid_partitions(
     member: AssignableMember, kept: Assignment, topic: UUID, free: dict[UUID, set[int]]
 ) -> Assignment:
-    """The kept partitions without those that the member may not have, that do not exist, or that
-    another member has taken."""
+    """`kept` without those partitions of `topic` that the member may not have, that do not exist,
+    or that another member has taken."""
     others = {other: partitions for other, partitions in kept.items() if other != topic}
     if topic in member.topics and (valid := kept[topic] & free[topic]):
         free[topic] -= valid
@@ -132,7 +132,7 @@ def _balance_equal_subscriptions(
 
 
 def _balance_different_subscriptions(
-    members: Members, kept: dict[str, set[TopicIdPartition]], unassigned: list[TopicIdPartition]
+    members: Members, owned: dict[str, set[TopicIdPartition]], unassigned: list[TopicIdPartition]
 ) -> None:
     subscribers: dict[UUID, list[str]] = defaultdict(list)
     for member_id in sorted(members):
@@ -140,16 +140,16 @@ def _balance_different_subscriptions(
             subscribers[topic].append(member_id)
     # Partitions with the fewest possible owners first: the others can still fill the gaps.
     for topic, partition in sorted(unassigned, key=lambda tp: (len(subscribers[tp[0]]), tp)):
-        kept[min(subscribers[topic], key=lambda member_id: len(kept[member_id]))].add((topic, partition))
+        owned[min(subscribers[topic], key=lambda member_id: len(owned[member_id]))].add((topic, partition))
     has_moved = True
     while has_moved:  # each move lowers the sum of the squared sizes
         has_moved = False
-        for owner in sorted(kept, key=lambda member_id: -len(kept[member_id])):
-            for topic_partition in sorted(kept[owner]):
-                candidate = min(subscribers[topic_partition[0]], key=lambda member_id: len(kept[member_id]))
-                if len(kept[owner]) - len(kept[candidate]) >= 2:
-                    kept[owner].remove(topic_partition)
-                    kept[candidate].add(topic_partition)
+        for owner in sorted(owned, key=lambda member_id: -len(owned[member_id])):
+            for topic_partition in sorted(owned[owner]):
+                candidate = min(subscribers[topic_partition[0]], key=lambda member_id: len(owned[member_id]))
+                if len(owned[owner]) - len(owned[candidate]) >= 2:
+                    owned[owner].remove(topic_partition)
+                    owned[candidate].add(topic_partition)
                     has_moved = True
 
 

@@ -52,15 +52,15 @@ def prepare_rebalance(group: ClassicGroup, now: Timestamps, reason: str) -> None
     if initial:
         group.has_new_members = False
         delay_ms = group.config.group_initial_rebalance_delay_ms
-        _wait_for_joins(group, now, delay_ms)
+        _set_join_deadline(group, now, delay_ms)
         group.initial_delay_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
     elif group.have_all_members_joined:
         complete_join_phase(group, now)
     else:
-        _wait_for_joins(group, now, group.rebalance_timeout_ms)
+        _set_join_deadline(group, now, group.rebalance_timeout_ms)
 
 
-def _wait_for_joins(group: ClassicGroup, now: Timestamps, for_ms: int) -> None:
+def _set_join_deadline(group: ClassicGroup, now: Timestamps, for_ms: int) -> None:
     group.join_deadline_ms = now.loop_ms + for_ms
     group.initial_delay_remaining_ms = None
     group.lower_next_deadline(group.join_deadline_ms)
@@ -79,14 +79,14 @@ def maybe_complete_join(group: ClassicGroup, now: Timestamps) -> None:
 
 def complete_join_phase(group: ClassicGroup, now: Timestamps) -> None:
     """Starts the next generation with the members that joined, and removes dynamic members that did
-    not join. Static members remain until their sessions expire: if no member at all has joined, the
-    group waits for joins again. A group without members becomes Empty."""
+    not join. Static members remain until their sessions expire. If no member has joined, the group
+    waits for joins again. A group without members becomes Empty."""
     group.join_deadline_ms = group.initial_delay_remaining_ms = None
     for member in [m for m in group.members.values() if m.join_request is None and m.group_instance_id is None]:
         group.remove_member(member.id)
     if group.members and not _elect_joined_leader(group):
         logger.warning("group %s: no member rejoined; waiting for their sessions to expire", group.id)
-        _wait_for_joins(group, now, group.rebalance_timeout_ms)
+        _set_join_deadline(group, now, group.rebalance_timeout_ms)
         return
     group.generation += 1
     group.pending_syncs.clear()
@@ -132,6 +132,8 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 
 def reset_assignments(group: ClassicGroup, now: Timestamps, error: ErrorCode) -> None:
+    """Empties the assignments of all members, and completes waiting SyncGroup requests with the
+    error."""
     for member in group.members.values():
         member.assignment = b""
         if group.complete_sync(member, SyncResult(error)):
@@ -226,7 +228,7 @@ def _on_join_deadline(group: ClassicGroup, now: Timestamps) -> None:
     remaining_ms = group.initial_delay_remaining_ms
     if remaining_ms and group.has_new_members:
         delay_ms = min(group.config.group_initial_rebalance_delay_ms, remaining_ms)
-        _wait_for_joins(group, now, delay_ms)
+        _set_join_deadline(group, now, delay_ms)
         group.initial_delay_remaining_ms = remaining_ms - delay_ms
         group.has_new_members = False
     else:

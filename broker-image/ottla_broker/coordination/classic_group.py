@@ -293,7 +293,7 @@ class ClassicGroup:
             if not self.protocol_support[name]:
                 del self.protocol_support[name]
 
-    def wait_for_join(self, member: GroupMember, pending: PendingRequest) -> None:
+    def keep_join_request(self, member: GroupMember, pending: PendingRequest) -> None:
         """Keeps a JoinGroup until the next generation. A second one of the same member replaces the
         first, which the client has abandoned.
         """

@@ -93,7 +93,7 @@ class ClassicGroupRequests:
         self.run_effects(group, classic_generations.expire_deadlines(group, self._store.timestamps()))
 
     def close_group(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Answers the group's waiting requests with the error; the group is Dead."""
+        """Answers the group's waiting requests with the error; the group becomes Dead."""
         for member in group.members.values():
             group.complete_join(member, JoinResult(member.id, error))
             group.complete_sync(member, SyncResult(error))

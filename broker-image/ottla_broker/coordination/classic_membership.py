@@ -55,9 +55,10 @@ def join_group(group: ClassicGroup, request: JoinRequest, pending: PendingReques
 
 
 def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
-    """True if the group may have one more member. In PreparingRebalance it counts waiting joins:
-    `group.max.size` may have been lowered, and then the last members to rejoin are rejected. In
-    CompletingRebalance and Stable it counts members. An Empty group always has room.
+    """True if the group has room for this member, which may be in it already. In PreparingRebalance
+    it counts waiting joins: `group.max.size` may have been lowered, and then the last members to
+    rejoin are rejected. In CompletingRebalance and Stable it counts members. An Empty group always
+    has room; a Dead one is not checked.
     """
     member = group.members.get(member_id)
     if group.state in (GroupState.empty, GroupState.dead):
@@ -135,7 +136,7 @@ def _rejoin(group: ClassicGroup, request: JoinRequest, pending: PendingRequest, 
     # partitions of a topic, has changed.
     cause = "the leader rejoined" if unchanged and is_leader else "the member rejoined"
     group.update_member(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-    group.wait_for_join(member, pending)
+    group.keep_join_request(member, pending)
     return classic_generations.maybe_prepare_rebalance(
         group, now, f"member {member.id}: {cause}: {request.reason or 'no reason given'}"
     )
@@ -159,7 +160,7 @@ def _replace_static_member(
         may_skip_assignment=request.may_skip_assignment,
     )
     group.update_member(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-    group.wait_for_join(member, pending)
+    group.keep_join_request(member, pending)
     if group.state is GroupState.stable and group.select_protocol() == group.protocol_name:
         group.write_assignments({m.id: m.assignment for m in group.members.values()}, previous)
     elif group.state in (GroupState.stable, GroupState.completing):

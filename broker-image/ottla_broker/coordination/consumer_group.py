@@ -83,8 +83,8 @@ class ConsumerGroupState(StrEnum):
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
     """`metadata_version`, `regex_metadata_version`: of the metadata for which the topics and the
-    regular expressions of the group were evaluated last; −1 after loading: the next heartbeat
-    evaluates them. `regex_resolved_ms`: when all regular expressions were evaluated last.
+    regular expressions of the group were evaluated last; −1 after loading, so that the next
+    heartbeat evaluates them. `regex_resolved_ms`: when all regular expressions were evaluated last.
     `assigned_ms`: loop time of the last assignment. `subscriptions` and `balance` follow from
     members and targets. `balance`: None until the uniform assignor has computed an assignment of
     members with equal subscriptions.

@@ -144,7 +144,7 @@ class ConsumerGroupRequests:
         """Runs a heartbeat of a group that is not a consumer group yet. It creates the group, if
         that is possible. Raises KafkaError."""
         replaced = self._store.groups.get(group_id)
-        change, first_records = self._find_or_create_group(group_id, replaced, request)
+        change, first_records = self._begin_change(group_id, replaced, request)
         try:
             result = consumer_heartbeat.heartbeat(
                 change, request, self._metadata, self._config_of(group_id), self._store.timestamps()
@@ -182,11 +182,12 @@ class ConsumerGroupRequests:
         """Raises GROUP_ID_NOT_FOUND."""
         return require_group(self._store.groups, group_id, ConsumerGroup, CONSUMER)
 
-    def _find_or_create_group(
+    def _begin_change(
         self, group_id: str, group: Group | None, request: ConsumerHeartbeat
     ) -> tuple[ConsumerChange, list[Record]]:
-        """The change to which the heartbeat is added, and records to write before its own. A new
-        group, also one converted from a classic group, is stored once the heartbeat succeeds."""
+        """The change of the heartbeat's group, and records to write before those of the heartbeat.
+        A new group, also one converted from a classic group, is stored once the heartbeat
+        succeeds."""
         if isinstance(group, ConsumerGroup):
             return ConsumerChange(group), []
         if request.member_epoch != JOINING_EPOCH:

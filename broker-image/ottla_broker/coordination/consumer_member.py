@@ -171,7 +171,7 @@ def to_topic_partitions(assignment: Assignment) -> tuple[TopicPartitions, ...]:
     return tuple(TopicPartitions(topic, tuple(sorted(partitions))) for topic, partitions in sorted(assignment.items()))
 
 
-def from_topic_partitions(found: tuple[TopicPartitions, ...]) -> Assignment:
-    if not found:
+def from_topic_partitions(topics: tuple[TopicPartitions, ...]) -> Assignment:
+    if not topics:
         return NO_PARTITIONS
-    return {one.topic_id or UUID(int=0): frozenset(one.partitions) for one in found if one.partitions}
+    return {one.topic_id or UUID(int=0): frozenset(one.partitions) for one in topics if one.partitions}

@@ -64,10 +64,10 @@ class CoordinatorMetadata:
         without any. It need not be the hash that Kafka computes: a different hash only makes the
         group compute its assignment again."""
         topics = self._image.topics
-        found = sorted(name for name in names if name in topics)
-        if not found:
+        existing = sorted(name for name in names if name in topics)
+        if not existing:
             return 0
-        parts = [topics[name].id.bytes + len(topics[name].partitions).to_bytes(4, "big") for name in found]
+        parts = [topics[name].id.bytes + len(topics[name].partitions).to_bytes(4, "big") for name in existing]
         return int.from_bytes(compute_blake2b(b"".join(parts), 8), "big", signed=True)
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ class Undo(Protocol):
 
 
 class RecordedGroup(Protocol):
-    """A group, whose records are its state."""
+    """A group whose records are its state."""
 
     id: str
 
@@ -60,8 +60,8 @@ class GroupChange(Generic[GroupT, KeyT, ValueT]):
 
 
 class GroupCopyUndo:
-    """The `Undo` of groups of few members, which are dataclasses: keeps a copy of the whole group.
-    `copy` shares nothing with `group` that `apply` changes in place."""
+    """The `Undo` of groups that are dataclasses and have few members: keeps a copy of the whole
+    group. `copy` shares nothing with `group` that `apply` changes in place."""
 
     def __init__(self, group: Any, copy: Any) -> None:
         self._group = group

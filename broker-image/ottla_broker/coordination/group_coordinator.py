@@ -58,15 +58,15 @@ def without_share_states() -> ShareStatePersister:
 
 @dataclass(eq=False, repr=False)
 class GroupCoordinator:
-    """`_partitions` returns the number of partitions of `__consumer_offsets`, 0 while it does not
-    exist. `_share_states`: the share coordinators. No client's request is served while
+    """`_partition_count` returns the number of partitions of `__consumer_offsets`, 0 while it does
+    not exist. `_share_states`: the share coordinators. No client's request is served while
     `is_in_session` returns False: this broker does not reach the controller, which may have fenced
     it and elected another coordinator."""
 
     _runtime: Runtime
     config: GroupCoordinatorConfig
     metadata: CoordinatorMetadata
-    _partitions: Callable[[], int]
+    _partition_count: Callable[[], int]
     is_in_session: Callable[[], bool] = lambda: True
     _share_states: Callable[[], ShareStatePersister] = without_share_states
     _shards: dict[int, GroupCoordinatorShard] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class GroupCoordinator:
             self.unload(partition)
 
     def partition_of(self, group_id: str) -> int:
-        if (count := self._partitions()) == 0:
+        if (count := self._partition_count()) == 0:
             raise KafkaError(ErrorCode.coordinator_not_available, "__consumer_offsets does not exist yet")
         return coordinator_partition(group_id, count)
 
@@ -149,8 +149,8 @@ class GroupCoordinator:
         return await pending
 
     def try_join_group(self, group_id: str, request: JoinRequest, pending: WaitingRequest) -> bool:
-        """Like `join_group`, but `pending` gets the result. False if the group is no classic group
-        yet: nothing has been done.
+        """Like `join_group`, but `pending` gets the result. False, with nothing done, if the group
+        does not exist or is no classic group.
         """
         shard = self._shard_of_join(group_id, request)
         group = shard.groups.get(group_id)
@@ -194,8 +194,8 @@ class GroupCoordinator:
         return await pending
 
     def try_sync_group(self, group_id: str, request: SyncRequest, pending: WaitingRequest) -> bool:
-        """Like `sync_group`, but `pending` gets the result. False if the group is no classic group:
-        nothing has been done.
+        """Like `sync_group`, but `pending` gets the result. False, with nothing done, if the group
+        does not exist or is no classic group.
         """
         shard = self._shard_of_named_group(group_id)
         group = shard.groups.get(group_id)
@@ -328,7 +328,7 @@ class GroupCoordinator:
             group.check_fetch(member_id, member_epoch)
         return shard.offsets.group_offsets(group_id)
 
-    async def delete_offsets(self, group_id: str, wanted: Sequence[tuple[str, int]]) -> list[ErrorCode]:
+    async def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[ErrorCode]:
         """One error code for each, GROUP_SUBSCRIBED_TO_TOPIC for topics that members consume.
         Raises GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP when the group has members that are not
         consumers, because their topics are unknown."""
@@ -341,12 +341,12 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.non_empty_group, f"group {group_id!r} has members")
         codes = [
             ErrorCode.group_subscribed_to_topic if group.is_subscribed_to(topic) else ErrorCode.none
-            for topic, _ in wanted
+            for topic, _ in partitions
         ]
         await shard.delete_offsets(
             [
                 OffsetCommitKey(group_id, topic, partition)
-                for (topic, partition), code in zip(wanted, codes, strict=True)
+                for (topic, partition), code in zip(partitions, codes, strict=True)
                 if code is ErrorCode.none
             ]
         )

@@ -18,8 +18,8 @@ from ottla_broker.coordination.topic_regex import check_regular_expression, matc
 logger = logging.getLogger(__name__)
 
 REGEX_MIN_REFRESH_MS: Final = 10_000
-"""Shortest time between two evaluations of a group's regular expressions because topics have
-changed."""
+"""Shortest time between an evaluation of a group's regular expressions and another one because
+topics have changed."""
 
 
 def update_member(

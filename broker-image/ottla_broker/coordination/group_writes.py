@@ -15,7 +15,8 @@ from ottla_broker.wire.records import Record, estimate_size
 logger = logging.getLogger(__name__)
 
 EXPIRY_RETRY_MS: Final = 1_000
-"""Delay before the removal of expired members, whose records could not be appended, is retried."""
+"""Delay before the removal of expired members is tried again if its records could not be
+appended."""
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")

@@ -1,5 +1,5 @@
 """The effect on a consumer group of several members' heartbeats that arrive in one turn of the
-event loop: the same as of one after another (`consumer_heartbeat`), except that the target
+event loop: the same as if they ran one after another (`consumer_heartbeat`), except that the target
 assignment is computed once. No I/O.
 """
 

@@ -27,7 +27,7 @@ class RemoteAppender:
 
     async def append(self, topic: str, batch: bytes, partition: int | None = None) -> None:
         """Returns when all in-sync replicas have the batch. `partition` None: any that has a
-        leader. Raises KafkaError; OSError when the records may or may not be appended.
+        leader. Raises KafkaError; OSError when it is unknown whether the records are appended.
         """
         found = self._image.topics.get(topic)
         with_leader = [

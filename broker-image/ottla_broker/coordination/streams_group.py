@@ -73,7 +73,7 @@ class StreamsMemberState(IntEnum):
 class StreamsMember(msgspec.Struct, frozen=True):
     """One thread of an application. `assigned`: the tasks that it may run. `pending_revocation`:
     the tasks that it must give up before it reaches the next epoch. `assignment_epochs`: of the
-    active tasks among both.
+    active tasks in both.
     """
 
     id: str
@@ -142,8 +142,8 @@ class StreamsGroup:
     """`configured`: the topology with the existing topics of version `metadata_version` of the
     metadata. `shutdown_requested_by`: a member that has requested that the whole application stop.
     `endpoint_epoch` grows when tasks move between members with endpoints. `delayed_until_ms`: loop
-    time before which a new group gets no tasks. `assigned_ms`: loop time of the last assignment.
-    None of these is stored in records."""
+    time before which a group that was empty gets no tasks. `assigned_ms`: loop time of the last
+    assignment. None of these is stored in records."""
 
     id: str
     epoch: int = 0
@@ -208,7 +208,7 @@ class StreamsGroup:
             return set()
         return {name for part in self.topology.subtopologies for name in input_topic_names(part)}
 
-    def tasks_held_by_process(self, member: StreamsMember) -> set[Task]:
+    def tasks_held_by_process_peers(self, member: StreamsMember) -> set[Task]:
         """Tasks of the other members of the member's process."""
         return {
             task

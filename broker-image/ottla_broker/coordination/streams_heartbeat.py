@@ -107,7 +107,7 @@ def heartbeat(
     if has_changed:
         streams_change.write_member(change, member)
     topology = _update_topology(change, request)
-    statuses = _check_topology_epoch(member, topology)
+    statuses = _find_member_statuses(member, topology)
     configured, metadata_hash = _configure(group, topology, metadata)
     if request.owned is not None and configured.is_ready:
         configured.check_tasks(request.owned.all_tasks())
@@ -144,7 +144,7 @@ def heartbeat(
     # A member that has lost a response reports other tasks than its assignment. It gets the
     # assignment again, which Kafka 4.2 does not repeat.
     includes_assignment = has_new_tasks or request.owned not in (None, after.assigned)
-    statuses += _find_problems(group, configured)
+    statuses += _find_group_statuses(group, configured)
     return StreamsHeartbeatResult(
         after.id,
         after.epoch,
@@ -224,7 +224,7 @@ def _update_topology(change: StreamsChange, request: StreamsHeartbeat) -> Stream
     return group.topology
 
 
-def _check_topology_epoch(member: StreamsMember, topology: StreamsTopologyValue) -> list[Status]:
+def _find_member_statuses(member: StreamsMember, topology: StreamsTopologyValue) -> list[Status]:
     if member.topology_epoch >= topology.epoch:
         return []
     detail = (
@@ -249,7 +249,7 @@ def _configure(
     return group.configured, metadata.hash_topics(names.union(internal_topic_names(topology)))
 
 
-def _find_problems(group: StreamsGroup, configured: ConfiguredTopology) -> list[Status]:
+def _find_group_statuses(group: StreamsGroup, configured: ConfiguredTopology) -> list[Status]:
     found = [] if configured.problem is None else [configured.problem]
     if (member_id := group.shutdown_requested_by) is not None:
         detail = (
@@ -299,7 +299,7 @@ def _reconcile(
         target=target,
         target_epoch=target_epoch,
         active_owners=group.active_owners,
-        held_by_process=group.tasks_held_by_process(member),
+        held_by_process=group.tasks_held_by_process_peers(member),
         owned=owned,
     )
     if after is not member:

@@ -65,10 +65,10 @@ def tasks_of(tasks: Tasks) -> Iterator[Task]:
 
 
 def group_tasks(tasks: Iterator[Task] | set[Task] | list[Task]) -> Tasks:
-    found: dict[str, set[int]] = {}
+    partitions_of: dict[str, set[int]] = {}
     for task in tasks:
-        found.setdefault(task.subtopology_id, set()).add(task.partition)
-    return {subtopology: frozenset(partitions) for subtopology, partitions in found.items()}
+        partitions_of.setdefault(task.subtopology_id, set()).add(task.partition)
+    return {subtopology: frozenset(partitions) for subtopology, partitions in partitions_of.items()}
 
 
 def to_task_ids(tasks: Tasks) -> tuple[TaskIds, ...]:
@@ -83,15 +83,15 @@ def to_assigned_task_ids(tasks: Tasks, epochs: AssignmentEpochs | None = None) -
     )
 
 
-def from_task_ids(found: tuple[TaskIds, ...] | tuple[AssignedTaskIds, ...]) -> Tasks:
-    return {one.subtopology_id: frozenset(one.partitions) for one in found if one.partitions}
+def from_task_ids(task_ids: tuple[TaskIds, ...] | tuple[AssignedTaskIds, ...]) -> Tasks:
+    return {one.subtopology_id: frozenset(one.partitions) for one in task_ids if one.partitions}
 
 
-def read_assignment_epochs(found: tuple[AssignedTaskIds, ...], default: int) -> AssignmentEpochs:
+def read_assignment_epochs(task_ids: tuple[AssignedTaskIds, ...], default: int) -> AssignmentEpochs:
     """`default`: the epoch of tasks whose records have none."""
     return {
         Task(one.subtopology_id, partition): epoch
-        for one in found
+        for one in task_ids
         for partition, epoch in zip(
             one.partitions, one.assignment_epochs or [default] * len(one.partitions), strict=False
         )

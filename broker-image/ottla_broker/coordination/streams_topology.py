@@ -37,8 +37,8 @@ class Status(NamedTuple):
 
 class ConfiguredTopology(msgspec.Struct, frozen=True):
     """`task_counts`: by subtopology; empty if source topics are missing or numbers of partitions do
-    not fit. `missing`: internal topics to create. `problem`: why the topology is not ready; None if
-    it is."""
+    not match. `missing`: internal topics to create. `problem`: why the topology is not ready; None
+    if it is."""
 
     epoch: int
     task_counts: Mapping[str, int] = msgspec.field(default_factory=dict)

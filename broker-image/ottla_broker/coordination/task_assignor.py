@@ -81,23 +81,23 @@ def _assign_active(load: _Load, tasks: list[Task]) -> None:
         return count < smaller or (count == smaller and used < larger_count)
 
     owners = {task: one for one, it in load.members.items() for task in tasks_of(it.former.active)}
-    copies: dict[Task, list[str]] = {}
+    standby_owners: dict[Task, list[str]] = {}
     for one, it in sorted(load.members.items()):
         for task in tasks_of(it.former.standby):
-            copies.setdefault(task, []).append(one)
-    left = []
+            standby_owners.setdefault(task, []).append(one)
+    remaining = []
     for task in tasks:
         owner = owners.get(task)
         if owner is not None and has_room(owner):
             load.give(load.active, owner, task)
         else:
-            left.append(task)
-    for task in list(left):
-        member_id = load.least_loaded(one for one in copies.get(task, ()) if has_room(one))
+            remaining.append(task)
+    for task in list(remaining):
+        member_id = load.least_loaded(one for one in standby_owners.get(task, ()) if has_room(one))
         if member_id is not None:
             load.give(load.active, member_id, task)
-            left.remove(task)
-    for task in left:
+            remaining.remove(task)
+    for task in remaining:
         member_id = load.least_loaded(one for one in load.members if has_room(one))
         assert member_id is not None, "the quotas add up to the number of tasks"
         load.give(load.active, member_id, task)
@@ -113,7 +113,7 @@ def _assign_standby(load: _Load, tasks: list[Task], replicas: int) -> None:
         one: (set(tasks_of(it.former.standby)), set(tasks_of(it.former.active))) for one, it in load.members.items()
     }
     wanted = [task for task in tasks for _ in range(replicas)]
-    left = []
+    remaining = []
     for task in wanted:
         for kind in (0, 1):
             keepers = [
@@ -127,8 +127,8 @@ def _assign_standby(load: _Load, tasks: list[Task], replicas: int) -> None:
                 load.give(load.standby, member_id, task)
                 break
         else:
-            left.append(task)
-    for task in left:
+            remaining.append(task)
+    for task in remaining:
         free = (one for one, it in load.members.items() if task not in load.by_process[it.process_id])
         if (member_id := load.least_loaded(free)) is not None:  # none: fewer processes than copies
             load.give(load.standby, member_id, task)

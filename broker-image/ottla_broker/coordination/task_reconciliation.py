@@ -4,8 +4,8 @@
     unrevoked_tasks    must give up `pending_revocation` first, and stays in its epoch
     unreleased_tasks   is in the target's epoch, and waits for tasks of other members
 
-A member gets an active task only when no member has it. One process has at most one copy of a task:
-it keeps the task's state in one folder.
+A member gets an active task only when no other member has it. One process has at most one copy of a
+task: it keeps the task's state in one folder.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -35,7 +35,7 @@ def reconcile_streams_member(
 ) -> StreamsMember:
     """The member after the next step, the same object when there is none to take.
 
-    `active_owners`: the member that has each active task, also while it gives it up.
+    `active_owners`: the member that has each active task, also while it gives the task up.
     `held_by_process`: tasks of any kind of other members of this member's process. `owned`: the
     tasks that the member reports as its own; None when its request does not say, which means that
     nothing has changed. Raises FENCED_MEMBER_EPOCH for a member in a state that a later version has

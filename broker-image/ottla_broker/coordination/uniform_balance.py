@@ -1,5 +1,5 @@
-"""The targets of a group of the uniform assignor whose members all have the same subscription, kept
-balanced from change to change. Pure.
+"""The targets of a group that uses the uniform assignor and whose members all have the same
+subscription, kept balanced from change to change. Pure.
 
 `assign_uniformly` goes through all members. UniformBalance goes through those whose targets change.
 When one of 1,000 members leaves, only the members that get its partitions are changed. Both have
