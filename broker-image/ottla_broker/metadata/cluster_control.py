@@ -103,18 +103,24 @@ class ClusterControl:
         self.heartbeats.record_heartbeat(broker, epoch, heartbeat.metadata_offset, self._now())
         self._heartbeat_received.notify_all()
         if heartbeat.want_shut_down:
+            await self._record_directory_failure(registered, heartbeat.offline_directories)
             return await self._process_controlled_shutdown(registered, heartbeat)
         is_caught_up = heartbeat.metadata_offset >= self._required_offset(registered)
         if heartbeat.want_fence:
             await self.fence_broker(broker, epoch, "requested by the broker")
         elif registered.fenced and is_caught_up:
             await self._unfence(broker, epoch)
-        offline = heartbeat.offline_directories
+        await self._record_directory_failure(registered, heartbeat.offline_directories)
+        return BrokerHeartbeatReply(is_caught_up, self.check_broker_epoch(broker, epoch).fenced)
+
+    async def _record_directory_failure(self, registered: BrokerRegistration, offline: Collection[UUID]) -> None:
+        """Replicas on failed directories leave the ISRs; other brokers lead in their place."""
         if set(registered.directories) & set(offline):
             await self._writer.apply_plan(
-                lambda: broker_plans.plan_directory_failure(self._image, broker, offline, self._writer.topic_rules())
+                lambda: broker_plans.plan_directory_failure(
+                    self._image, registered.id, offline, self._writer.topic_rules()
+                )
             )
-        return BrokerHeartbeatReply(is_caught_up, self.check_broker_epoch(broker, epoch).fenced)
 
     async def wait_until_all_heard(self) -> None:
         """Returns when every unfenced broker has sent a heartbeat to this controller, at the latest

@@ -232,6 +232,17 @@ async def test_partitions_of_a_failed_directory_get_other_leaders() -> None:
 
 
 @async_test
+async def test_a_directory_that_fails_during_a_controlled_shutdown_is_recorded() -> None:
+    small = await SmallController().add_brokers(1, 2)
+    await small.add_topic(replicas=(1,))
+    await small.add_topic("shared", replicas=(1, 2))
+    await small.heartbeat(1, want_shut_down=True)
+    assert small.state().leader == 1
+    await small.heartbeat(1, want_shut_down=True, offline_directories=small.state().directories)
+    assert (small.state().leader, small.fenced()) == (-1, [])
+
+
+@async_test
 async def test_a_broker_without_heartbeats_is_fenced_after_its_session() -> None:
     small = await SmallController(broker_session_timeout_ms="200", broker_heartbeat_interval_ms="50").add_brokers(1, 2)
     await small.add_topic(replicas=(1, 2))
