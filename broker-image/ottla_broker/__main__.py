@@ -140,8 +140,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def make_help_formatter(prog: str) -> argparse.HelpFormatter:
-    """As wide as the terminal. argparse makes one at each start, and would import shutil for the
-    width: half a MiB.
+    """A formatter as wide as the terminal. argparse creates one at each start, and would import
+    shutil to find the width: half a MiB.
     """
     try:
         width = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
@@ -321,8 +321,8 @@ class ConsoleParts(NamedTuple):
 
 
 def make_console(broker: Broker, server: Server, registry: Any) -> ConsoleParts | None:
-    """None where it is not enabled: its modules take start-up time and memory. Raises StartError,
-    SettingError.
+    """None without `console.enable`: the console's modules take start-up time and memory. Raises
+    StartError, SettingError.
     """
     if not broker.config(CONSOLE_ENABLE):
         return None

@@ -77,7 +77,7 @@ def add_process_fields(**fields: object) -> None:
 @contextmanager
 def log_fields(**fields: object) -> Iterator[None]:
     """Lines that the block logs, in the tasks that it starts too, have these fields besides those
-    around it. None is left out.
+    around it. A field whose value is None is left out.
     """
     known = {name: value for name, value in fields.items() if value is not None}
     token = _fields.set({**_fields.get(), **known})

@@ -36,8 +36,8 @@ from ottla_broker.wire.produce_template import ProduceTemplate
 from ottla_broker.wire.request_header import read_request_header
 
 MAX_TURN_BYTES: Final = 256 << 10
-"""When a turn has received as many bytes of requests, it appends them without waiting for the rest,
-which bounds its memory.
+"""When a turn has received this many bytes of requests, it appends them without waiting for the
+rest, which bounds its memory.
 """
 MAX_POLLED: Final = 8
 """Busy polling is for a few clients that each wait for an acknowledgement. With more requests in
@@ -93,8 +93,8 @@ class ProduceTurn:
     def add(
         self, client: ProducerConnection, frame: bytearray, template: ProduceTemplate, span: tuple[int, int, int]
     ) -> None:
-        """Appends a request in this turn of the loop. `span`: the result of the template's
-        `match`.
+        """Adds a request to those that are appended at the end of this turn of the loop. `span`:
+        the result of the template's `match`.
         """
         if not self._requests:
             self._received_s = self._request_times.clock()
@@ -143,13 +143,13 @@ class ProduceTurn:
         partitions = self._broker.partitions
         try:
             if isinstance(topic, str):
-                found = partitions.leader(topic, index)
+                partition = partitions.leader(topic, index)
             else:
-                found = partitions.leader(partitions.topic_name(topic), index, topic_id=topic)
+                partition = partitions.leader(partitions.topic_name(topic), index, topic_id=topic)
         except KafkaError:
             return None
-        is_plain = found.topic not in INTERNAL_TOPICS and not found.log.validates_schema_ids
-        return found if is_plain and found.topic_id not in self._broker.image.mirrored_topics else None
+        is_plain = partition.topic not in INTERNAL_TOPICS and not partition.log.validates_schema_ids
+        return partition if is_plain and partition.topic_id not in self._broker.image.mirrored_topics else None
 
     def _may_write(self, client: ConnectionState, topic: str) -> bool:
         return self._authorizer.allows(client.principal, client.host, Operation.write, Resource.topic(topic))
