@@ -199,7 +199,7 @@ class LogDir:
         INCONSISTENT_TOPIC_ID if the folder belongs to an earlier topic of that name."""
         existing = self.logs.get((topic, partition))
         if existing is not None:
-            self._require_topic_id(existing, topic_id)
+            self._check_or_set_topic_id(existing, topic_id)
             existing.set_config(config)
             return existing
         directory = f"{self.path}/{file_names.partition_folder(topic, partition)}"
@@ -214,7 +214,7 @@ class LogDir:
         self.logs[topic, partition] = log
         return log
 
-    def _require_topic_id(self, log: PartitionLog, topic_id: UUID | None) -> None:
+    def _check_or_set_topic_id(self, log: PartitionLog, topic_id: UUID | None) -> None:
         if topic_id is None or log.topic_id == topic_id:
             return
         if log.topic_id is not None:

@@ -25,9 +25,10 @@ class SchemaIds(Protocol):
 
 
 def validate_schema_ids(records: Buffer, topic: str, config: LogConfig, ids: SchemaIds | None) -> None:
-    """Raises KafkaError: INVALID_RECORD for a record without an id or with an unknown one, and if
-    `ids` is None, because this broker has no schema registry; NOT_ENOUGH_REPLICAS, so that
-    producers retry, while this broker does not know all schemas; those of `decompress_records`.
+    """Raises KafkaError: INVALID_RECORD for a key or value that is not null and has no id or an
+    unknown one, and if `ids` is None, because this broker has no schema registry;
+    NOT_ENOUGH_REPLICAS, so that producers retry, while this broker does not know all schemas; those
+    of `decompress_records`.
     """
     if ids is None:
         raise KafkaError(

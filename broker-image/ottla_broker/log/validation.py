@@ -206,7 +206,7 @@ def _codec_to_change_to(header: BatchHeader, config: LogConfig) -> Compression |
 
 
 def convert_batch(data: Buffer, header: BatchHeader, config: LogConfig, *, now_ms: int) -> Buffer:
-    """The batch as the topic's settings require it: unchanged if it already is.
+    """The batch as the topic's settings require it, unchanged if they require no change.
 
     It gets the topic's codec. With LogAppendTime the attributes and the largest timestamp change
     and the records do not: readers take the batch's time for each of them. The CRC covers all of
