@@ -125,7 +125,9 @@ class ClientQuotaManager:
     _purge_above: int = MAX_IDLE
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Sets the quotas of the metadata. The use of clients so far still counts."""
+        """Sets the quotas of the metadata. The use of clients so far still counts, unless no quota
+        is left.
+        """
         self._quotas = quotas
         self.is_active = bool(quotas)
         self._clients.clear()

@@ -43,7 +43,7 @@ MECHANISMS: Final = {mechanism.title: mechanism for mechanism in ScramMechanism}
 
 
 class ScramCredential(msgspec.Struct, frozen=True):
-    """The verifier of a password that the server stores: it can check a proof, and cannot be used
+    """The verifier that the server stores of a password: it can check a proof, and cannot be used
     to log in.
     """
 

@@ -45,7 +45,7 @@ class PushedMetrics:
 
     def __init__(self) -> None:
         self._clients: dict[UUID, _Client] = {}
-        self._series = 0
+        self._series_count = 0
         self.dropped = 0
         self.pushes = 0
 
@@ -66,17 +66,17 @@ class PushedMetrics:
         for point in points:
             key = point.name, point.kind, point.labels
             if (former := client.series.get(key)) is None:
-                if self._series >= MAX_SERIES or len(client.series) >= MAX_SERIES_OF_CLIENT:
+                if self._series_count >= MAX_SERIES or len(client.series) >= MAX_SERIES_OF_CLIENT:
                     self.dropped += 1
                     continue
-                self._series += 1
+                self._series_count += 1
             client.series[key] = point.value + (former or 0) if point.is_delta else point.value
         if not client.series:
             del self._clients[instance_id]
 
     def remove_expired(self, now_ms: int) -> None:
         for instance_id in [one for one, client in self._clients.items() if client.expires_ms <= now_ms]:
-            self._series -= len(self._clients.pop(instance_id).series)
+            self._series_count -= len(self._clients.pop(instance_id).series)
 
     async def families(self, now_ms: int, slices: TimeSlices) -> AsyncIterator[tuple[Metric, Iterable[Sample]]]:
         """Metrics with their samples, sorted by name. A series without one of its metric's labels

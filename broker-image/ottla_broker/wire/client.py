@@ -92,7 +92,7 @@ class FetchedRecords:
 
 
 class Client:
-    """One per event loop.
+    """Belongs to one event loop.
 
     Connections are opened when they are first needed, and again after they broke.
     """
