@@ -68,7 +68,7 @@ async def collect_metrics(broker: Broker, server: Server, slices: TimeSlices) ->
     for families in sliced:
         async for family in families:
             yield family
-    for collect in (_quorum, _directories, _quotas, _client_telemetry, _tracing):
+    for collect in (_quorum, _directories, _quotas_and_audit, _client_telemetry, _tracing):
         for family in collect(broker):
             yield family
     for family in _server(server):
@@ -270,7 +270,7 @@ def _directories(broker: Broker) -> Iterator[Family]:
     yield single_sample(metrics.OFFLINE_DIRECTORIES, failed_count)
 
 
-def _quotas(broker: Broker) -> Iterator[Family]:
+def _quotas_and_audit(broker: Broker) -> Iterator[Family]:
     throttled = [(usage, one) for usage, one in broker.client_quotas.throttled.items() if one.count]
     yield single_sample(metrics.AUDIT_DROPPED, broker.audit_log.dropped)
     yield metrics.THROTTLED, (Sample(usage, one.count) for usage, one in throttled)

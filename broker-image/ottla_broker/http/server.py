@@ -3,8 +3,8 @@ it is enabled.
 
 - /livez: 200 as soon as the event loop runs. A failed disk makes a broker unready, but a restart
   would not help.
-- /readyz: 200 while clients are served and no log directory has failed, else 503 with the reasons,
-  one per line.
+- /readyz: 200 while clients are served, a controller is known, no log directory has failed, and no
+  error requires a restart; else 503 with the reasons, one per line.
 - /metrics: Prometheus's text format or OpenMetrics, as the request accepts, and gzip; made in short
   slices of time, so that no record waits for a scrape.
 """
