@@ -309,9 +309,9 @@ def find_http_tls(config: Config, server: Server, client_auth: str) -> ssl.SSLCo
 
 
 class ConsoleParts(NamedTuple):
-    """What the HTTP server needs of the console. `routes`: aiohttp's, which is not imported here.
-    `client_auth`: a value of `ssl.client.auth`, whether browsers may present certificates; probes
-    of health never have to.
+    """The parts of the console that `start_http` uses. `routes`: aiohttp's, which is not imported
+    here. `client_auth`: a value of `ssl.client.auth`, whether browsers may present certificates;
+    probes of health never have to.
     """
 
     routes: Sequence[Any]
@@ -336,7 +336,7 @@ def make_console(broker: Broker, server: Server, registry: Any) -> ConsoleParts 
 
 
 class StartedRegistry(NamedTuple):
-    """`endpoints`: what other brokers forward requests for the registry to. `registry`: a
+    """`endpoints`: where other brokers forward requests for the registry. `registry`: a
     LazyRegistry, which is not imported here.
     """
 

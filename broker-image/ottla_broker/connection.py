@@ -274,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
             if self.state.sasl is not None and self.state.sasl.expects_bare_tokens:
                 reply = self._dispatcher.authenticate(frame, self.state, self.state.sasl)
                 login = ServedRequest(ApiKey.SASL_AUTHENTICATE, queue_s, began_s, times.clock())
-                self._wait_for(cast("Future[Buffers]", reply), login, pipelined=False)
+                self._send_when_done(cast("Future[Buffers]", reply), login, pipelined=False)
                 return
             key, reply = FETCH, None
             if not is_heartbeat:
@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(reply, Future):
                 request = ServedRequest(api, queue_s, began_s, handled_s)
                 pipelined = key == PRODUCE and not isinstance(reply, OrderedResponse)
-                self._wait_for(reply, request, pipelined=pipelined, trace=trace)
+                self._send_when_done(reply, request, pipelined=pipelined, trace=trace)
             else:
                 times.observe(api, queue_s, handled_s - began_s)
                 self._responses.last_api = api
@@ -346,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
             turn = self._services.produce_turn
             handled_s = self._times.clock()
             request = ServedRequest(PRODUCE, turn.queue_s, turn.began_s, handled_s)
-            self._wait_for(response, request, pipelined=True)
+            self._send_when_done(response, request, pipelined=True)
 
     def serve_unjoined(self, frame: bytearray) -> None:
         """Serves a request that the turn could not join."""
@@ -357,7 +357,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # Responses that are not ready at once
 
-    def _wait_for(
+    def _send_when_done(
         self, reply: Future[Buffers], request: ServedRequest, *, pipelined: bool, trace: RequestTrace | None = None
     ) -> None:
         self._responses.send_when_ready(reply, request, trace)

@@ -41,7 +41,7 @@ rest, which bounds its memory.
 """
 MAX_POLLED: Final = 8
 """Busy polling is for a few clients that each wait for an acknowledgement. With more requests in
-one turn the loop hardly sleeps, and they do not count for it.
+one turn the loop hardly sleeps, and busy polling ignores them.
 """
 
 
@@ -156,7 +156,7 @@ class ProduceTurn:
 
     def _answer(self, requests: Sequence[TurnRequest], results: "Sequence[tuple[Partition, int] | None]") -> None:
         may_poll = len(requests) <= MAX_POLLED
-        answered = 0
+        answered_count = 0
         for (client, frame, template, index, start, _), result in zip(requests, results, strict=True):
             if result is None:
                 client.serve_unjoined(frame)
@@ -167,20 +167,20 @@ class ProduceTurn:
             if template.acks == ALL_REPLICAS and log.high_watermark < log.end:
                 appended = self._append_info(partition, offset, frame, start)
                 if not partition.is_committed(appended):
-                    client.send_joined_later(self._wait_for_replicas(client, frame, template, partition, appended))
+                    client.send_joined_later(self._defer_until_replicated(client, frame, template, partition, appended))
                     continue
-            answered += 1
+            answered_count += 1
             client.send_joined(template.response(frame, index, offset, log.start), may_poll=may_poll)
-        if answered:
+        if answered_count:
             times = self._request_times
-            times.observe(ApiKey.PRODUCE, self.queue_s, times.clock() - self.began_s, answered)
+            times.observe(ApiKey.PRODUCE, self.queue_s, times.clock() - self.began_s, answered_count)
 
     def _append_info(self, partition: Partition, offset: int, frame: bytearray, start: int) -> LogAppendInfo:
         batch = parse_batch_header(frame, start)
         last = offset + batch.last_offset_delta
         return LogAppendInfo(offset, last, NO_TIMESTAMP, partition.log.start, False, batch.count, batch.size)
 
-    def _wait_for_replicas(
+    def _defer_until_replicated(
         self,
         client: ProducerConnection,
         frame: bytearray,

@@ -37,8 +37,8 @@ def machine_boot_id() -> str:
 class Runtime:
     """`now_ms`: milliseconds since 1970. `random`: the only source of randomness. `executor`: the
     threads in which blocking calls run; None means the loop's default pool. `boot_id`: identifies
-    the time since the machine started, whose memory holds unsynced writes; an empty id means that
-    some of those may be lost. `processing_clock`: seconds, from any start; it measures how long
+    the present run of the machine, in whose memory unsynced writes are; an empty id means that some
+    of those may be lost. `processing_clock`: seconds, from any start; it measures how long
     requests keep the loop's thread."""
 
     now_ms: Callable[[], int] = _wall_clock_ms
