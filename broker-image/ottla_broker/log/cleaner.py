@@ -90,8 +90,8 @@ class Cleaner:
                 await asyncio.sleep(config.backoff_ms / 1000)
 
     def forget_log(self, topic: str, partition: int) -> None:
-        """Drops the state of a deleted log, because a log that is created later under its name is
-        another one.
+        """Drops the state of a log that was deleted, moved away, truncated or replaced by another
+        of the same name.
         """
         self.uncleanable.pop((topic, partition), None)
         self._checkpointed.pop((topic, partition), None)

@@ -25,7 +25,9 @@ from ottla_broker.security.token_bucket import TokenBucket
 MAX_IDLE: Final = 10_000
 """Number of buckets, and of clients, up to which idle ones are not removed."""
 MAX_REPORTED: Final = 1_000
-"""Entities with throttle metrics of their own. Throttling of further ones counts for OTHERS."""
+"""Number of `Usage` keys with throttle metrics of their own. Throttling of further ones counts for
+OTHERS.
+"""
 OTHERS: Final = "(others)"
 
 Usage = tuple[str, str, str]

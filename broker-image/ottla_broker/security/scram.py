@@ -141,8 +141,8 @@ def decoy_credential(
     seed = compute_hmac("sha256", secret, username.encode())
     shape = shapes[int.from_bytes(seed[:8]) % len(shapes)] if shapes else DEFAULT_SHAPE
     salt = compute_shake256(b"salt " + seed, shape.salt_bytes)
-    unknown = compute_hmac(mechanism.digest, secret, b"key " + username.encode())
-    return ScramCredential(salt, unknown, unknown, shape.iterations)
+    decoy_key = compute_hmac(mechanism.digest, secret, b"key " + username.encode())
+    return ScramCredential(salt, decoy_key, decoy_key, shape.iterations)
 
 
 def parse_add_scram(text: str, salt: bytes) -> tuple[str, ScramMechanism, ScramCredential]:
