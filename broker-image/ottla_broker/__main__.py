@@ -300,8 +300,10 @@ def find_http_tls(config: Config, server: Server, client_auth: str) -> ssl.SSLCo
     if listener is None:
         return None
     if listener not in server.certificates.contexts:
-        known = ", ".join(server.certificates.contexts) or "there is none"
-        raise StartError(f"http.security.listener={listener} is not a listener with TLS; listeners with TLS: {known}")
+        tls_listeners = ", ".join(server.certificates.contexts) or "there is none"
+        raise StartError(
+            f"http.security.listener={listener} is not a listener with TLS; listeners with TLS: {tls_listeners}"
+        )
     try:
         return server.certificates.make_context(listener, client_auth=client_auth)
     except TlsConfigError as reason:

@@ -79,8 +79,8 @@ def log_fields(**fields: object) -> Iterator[None]:
     """Lines that the block logs, in the tasks that it starts too, have these fields besides those
     around it. A field whose value is None is left out.
     """
-    known = {name: value for name, value in fields.items() if value is not None}
-    token = _fields.set({**_fields.get(), **known})
+    new_fields = {name: value for name, value in fields.items() if value is not None}
+    token = _fields.set({**_fields.get(), **new_fields})
     try:
         yield
     finally:

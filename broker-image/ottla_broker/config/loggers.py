@@ -21,10 +21,10 @@ def find_level_problems(changes: Mapping[str, str | None]) -> list[str]:
     """The reasons why these levels cannot be set; None removes a level, so that of the parent
     logger applies again.
     """
-    known = set(_names())
+    logger_names = set(_names())
     problems = []
     for name, level in changes.items():
-        if name not in known:
+        if name not in logger_names:
             problems.append(f"there is no logger {name!r}; DescribeConfigs of the broker's loggers lists them")
         elif level is None and name == ROOT:
             problems.append("the root logger must have a level: it has no parent")

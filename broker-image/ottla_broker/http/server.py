@@ -107,8 +107,8 @@ class HttpServer:
         slices = TimeSlices()
         async for metric, samples in self._families(slices):
             yield format_header(metric, open_metrics=open_metrics)
-            async for some in slices.batches(samples):
-                yield format_samples(metric, some)
+            async for batch in slices.batches(samples):
+                yield format_samples(metric, batch)
         if open_metrics:
             yield OPEN_METRICS_END
 

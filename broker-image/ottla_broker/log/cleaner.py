@@ -236,10 +236,10 @@ class Cleaner:
             raise
 
     async def _write_checkpoints(self) -> None:
-        known = {partition: at for partition, at in self.checkpoints.items() if partition in self.logs}
-        self.checkpoints, self._is_file_stale = known, False
+        remaining = {partition: at for partition, at in self.checkpoints.items() if partition in self.logs}
+        self.checkpoints, self._is_file_stale = remaining, False
         try:
-            await self._run_in_thread(self.storage.disk.replace_file, self.path, encode_offsets(known))
+            await self._run_in_thread(self.storage.disk.replace_file, self.path, encode_offsets(remaining))
         except OSError:
             self._is_file_stale = True
             raise

@@ -85,8 +85,8 @@ def choose_range(
             overdue |= 0 < segment.first_timestamp < newest_allowed
     if not dirty_bytes:
         return None
-    found = DirtyRange(checkpoint, uncleanable, clean_bytes, dirty_bytes, overdue)
-    return found if overdue or found.dirty_ratio > config.min_cleanable_dirty_ratio else None
+    dirty_range = DirtyRange(checkpoint, uncleanable, clean_bytes, dirty_bytes, overdue)
+    return dirty_range if overdue or dirty_range.dirty_ratio > config.min_cleanable_dirty_ratio else None
 
 
 def first_uncleanable(

@@ -133,8 +133,8 @@ class LogDir:
             disk.remove(clean_shutdown)
         self._unloaded = {name: read_offsets(disk, f"{self.path}/{name}") for name in _CHECKPOINTS}
         folders = disk.list(self.path)
-        found = {f"{self.path}/{one}": file_names.parse_future_folder_name(one) for one in folders}
-        self.interrupted_moves = {path: key for path, key in found.items() if key is not None}
+        partition_of_folder = {f"{self.path}/{one}": file_names.parse_future_folder_name(one) for one in folders}
+        self.interrupted_moves = {path: key for path, key in partition_of_folder.items() if key is not None}
         self.folders_to_delete += [f"{self.path}/{one}" for one in folders if one.endswith(file_names.DELETE_FOLDER)]
 
     def load(

@@ -52,13 +52,13 @@ def _check(frame: bytes, subject: str, index: int, ids: SchemaIds) -> None:
     if len(frame) < FRAME.size or frame[0] != MAGIC_BYTE:
         raise KafkaError(ErrorCode.invalid_record, f"record {index} has no schema id, and subject {subject} needs one")
     _, schema_id = FRAME.unpack(frame)
-    known = ids.is_known(subject, schema_id)
-    if known is None:
+    is_known = ids.is_known(subject, schema_id)
+    if is_known is None:
         raise KafkaError(
             ErrorCode.not_enough_replicas,
             f"this broker does not know yet whether subject {subject} has schema id {schema_id}",
         )
-    if not known:
+    if not is_known:
         raise KafkaError(
             ErrorCode.invalid_record, f"record {index} has schema id {schema_id}, which subject {subject} does not have"
         )

@@ -177,8 +177,8 @@ class ClientQuotaManager:
         for usage, totals in self.throttled.items():
             if totals.count:
                 quota = self._used.get(usage)
-                known = (0.0, 0.0) if quota is None else (quota.limit, quota.throttle_time_s(now_s))
-                yield ThrottledUsage(usage, totals, *known)
+                limit_and_time = (0.0, 0.0) if quota is None else (quota.limit, quota.throttle_time_s(now_s))
+                yield ThrottledUsage(usage, totals, *limit_and_time)
 
     def _quota(self, usage: Usage, limit: float) -> Quota:
         if (quota := self._used.get(usage)) is None:

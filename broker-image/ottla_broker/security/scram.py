@@ -124,9 +124,9 @@ class CredentialShapes:
     def find(self, mechanism: ScramMechanism) -> Sequence[CredentialShape]:
         at_s, shapes = self._shapes.get(mechanism, (-math.inf, ()))
         if self._now_s() - at_s > SHAPES_VALID_S:
-            found = self._credentials().items()
+            credentials = self._credentials().items()
             shapes = tuple(
-                sorted(CredentialShape(len(it.salt), it.iterations) for (_, of), it in found if of == mechanism)
+                sorted(CredentialShape(len(it.salt), it.iterations) for (_, of), it in credentials if of == mechanism)
             )
             self._shapes[mechanism] = self._now_s(), shapes
         return shapes

@@ -82,17 +82,17 @@ class PushedMetrics:
         """Metrics with their samples, sorted by name. A series without one of its metric's labels
         gets the label with an empty value, which Prometheus treats as absent."""
         self.remove_expired(now_ms)
-        found: dict[str, list[tuple[dict[str, str], float]]] = {}
+        by_name: dict[str, list[tuple[dict[str, str], float]]] = {}
         kinds: dict[str, Literal["counter", "gauge"]] = {}
         names: dict[str, set[str]] = {}
         for client in list(self._clients.values()):
-            async for some in slices.batches(list(client.series.items())):
-                for (name, kind, labels), value in some:
+            async for batch in slices.batches(list(client.series.items())):
+                for (name, kind, labels), value in batch:
                     if kinds.setdefault(name, kind) == kind:  # one name has one type in Prometheus
                         values = dict(client.labels + labels)
-                        found.setdefault(name, []).append((values, value))
+                        by_name.setdefault(name, []).append((values, value))
                         names.setdefault(name, set()).update(values)
-        for name, series in sorted(found.items()):
+        for name, series in sorted(by_name.items()):
             metric = Metric(name, kinds[name], "Pushed by clients (KIP-714).", tuple(sorted(names[name])))
             yield metric, _samples(metric.labels, series)
 
