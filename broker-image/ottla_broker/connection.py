@@ -55,8 +55,8 @@ logger = logging.getLogger(__name__)
 PRODUCE: Final = int(ApiKey.PRODUCE)  # members of an enum are slow to look up
 FETCH: Final = int(ApiKey.FETCH)
 HOLD_S: Final = 5.0
-"""How long a client's request waits for a starting broker before its connection closes and it may
-try another.
+"""How long a client's request waits for a starting broker. Then its connection closes, and the
+client may try another broker.
 """
 MAX_UNANSWERED: Final = 64
 """Maximum number of requests of one connection whose responses wait, such as Produce requests for

@@ -70,7 +70,7 @@ def print_line(text: str, file: TextIO | None = None, *, level: int = logging.IN
 
 
 def add_process_fields(**fields: object) -> None:
-    """Every line of this process has these fields, such as the broker's id."""
+    """Adds fields that every line of a JSON log has, such as the broker's id."""
     _process_fields.update(fields)
 
 

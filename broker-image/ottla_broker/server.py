@@ -233,7 +233,7 @@ class Server:
     def _admit(self, connection: Connection) -> float | None:
         """Returns None if the connection is admitted, else the seconds after which it closes."""
         host, listener = connection.state.host, connection.state.listener
-        if not self._has_room(listener, host):
+        if not self._make_room(listener, host):
             return 0.0
         wait_s: float | None = 0.0
         if listener not in self._handshakes:  # otherwise its handshake has waited
@@ -250,16 +250,16 @@ class Server:
 
     def _admit_handshake(self, listener: str, host: str) -> float | None:
         """Returns how many seconds a TLS connection has to wait; None if it is refused."""
-        if not self._has_room(listener, host) or self._quotas.count_connection_of_host(host):
+        if not self._make_room(listener, host) or self._quotas.count_connection_of_host(host):
             return None
         wait_s = self._quotas.count_connection(listener, host)
         if wait_s is not None:
             self._quotas.add(listener, host)
         return wait_s
 
-    def _has_room(self, listener: str, host: str) -> bool:
-        """True if one more connection is allowed. Closes one of a client if another broker needs
-        its place.
+    def _make_room(self, listener: str, host: str) -> bool:
+        """Closes a client's connection if another broker needs its place. Returns True if one more
+        connection is allowed.
         """
         room = self._quotas.check_room(listener, host)
         if room is Room.FOR_BROKERS:

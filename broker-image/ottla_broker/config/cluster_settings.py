@@ -78,7 +78,7 @@ BROKER_HEARTBEAT_INTERVAL_MS = _lifecycle.row("broker.heartbeat.interval.ms", in
     differs="a shorter session needs more frequent heartbeats")
 BROKER_SESSION_TIMEOUT_MS = _lifecycle.row("broker.session.timeout.ms", integer(at_least=1), 2500,
     "Time in milliseconds without a heartbeat after which the controller fences a broker and elects other leaders.",
-    differs="Ottla has no garbage collection pauses that a session must outlive")
+    differs="Ottla has no long garbage collection pauses that a session must outlive")
 INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = _lifecycle.row(
     "initial.broker.registration.timeout.ms", integer(at_least=1), 60000,
     "Time in milliseconds after which a starting broker that cannot register with a controller exits.")

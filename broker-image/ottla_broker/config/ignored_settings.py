@@ -104,7 +104,7 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "controlled.shutdown.retry.backoff.ms": _ONE_HANDOVER,
     "leader.imbalance.per.broker.percentage": "the preferred leader of every partition is restored",
     "unclean.leader.election.interval.ms": "elections happen when brokers come and go",
-    "server.max.startup.time.ms": "no step of the start waits without a limit",
+    "server.max.startup.time.ms": "only the registration has a time limit: `initial.broker.registration.timeout.ms`",
     "password.encoder.": "it encodes secrets in ZooKeeper",
     "group.coordinator.new.enable": "there is one group coordinator, which has both protocols",
     "offsets.commit.required.acks": "a commit is always replicated before it is answered",
