@@ -2,8 +2,7 @@
 
 - Produce requests are pipelined: each is appended in the turn of the event loop in which it arrives
   (small ones of all connections together: `ProduceTurn`), and its response may wait for replicas
-  while the next is appended. Of all other requests one at a time is worked on, as Kafka's clients
-  expect.
+  while the next is appended. Other requests are served one at a time, as Kafka's clients expect.
 - A heartbeat that repeats the last one, and does not come alone, is served at the end of its turn,
   or of a later one (`GroupTurn`), and further requests of its connection after it.
 - While the client does not read its responses, the broker neither reads nor serves its requests

@@ -98,7 +98,7 @@ class Cleaner:
         self._is_file_stale |= self.checkpoints.pop((topic, partition), None) is not None
 
     async def clean_filthiest_log(self) -> CleanerStats | None:
-        """Cleans one log; None when none needs it, or when the cleaning failed or was stopped by a
+        """Cleans one log; None if no log needs it, or if the cleaning failed or was stopped by a
         change of the log.
 
         A failure concerns its log alone: the log becomes `uncleanable` or goes offline, or is tried

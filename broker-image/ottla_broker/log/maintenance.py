@@ -59,8 +59,9 @@ class LogDirMaintenance:
         self._disk = directory.storage.disk
 
     async def run(self) -> None:
-        """Runs until cancelled. What fails with a KafkaError is logged, and done again the next
-        time."""
+        """Runs until cancelled. A job that fails with a KafkaError is logged, and runs again the
+        next time.
+        """
         intervals = self.intervals
         jobs: tuple[tuple[int, Callable[[], Awaitable[None]]], ...] = (
             (0, self.checkpoint_rolled_logs),

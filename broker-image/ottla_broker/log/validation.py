@@ -200,7 +200,7 @@ def needs_conversion(header: BatchHeader, config: LogConfig) -> bool:
 
 
 def _codec_to_change_to(header: BatchHeader, config: LogConfig) -> Compression | None:
-    """None to leave the batch's codec. Control batches stay as their coordinator wrote them."""
+    """None: the batch keeps its codec. Control batches stay as their coordinator wrote them."""
     codec = _CODECS.get(config.compression_type)
     return None if header.is_control or codec == header.attributes & COMPRESSION_MASK else codec
 
