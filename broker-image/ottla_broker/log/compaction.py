@@ -109,7 +109,7 @@ class CleanedTransactions:
         self._next = 0
         # By producer: its aborted transaction, and whether a batch of it was read.
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
-        # Producers of whose committed transaction a batch was read.
+        # Producers with a committed transaction of which a batch was read.
         self._committed: set[int] = set()
         self.kept: list[AbortedTransaction] = []
 

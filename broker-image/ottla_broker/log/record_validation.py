@@ -15,7 +15,7 @@ from ottla_broker.wire.batch import LOG_APPEND_TIME_FLAG, NO_TIMESTAMP, BatchHea
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import decompress_records, iter_record_spans
 
-# A compressed batch of a few kilobytes can hold millions of records; the response must not.
+# A compressed batch of a few kilobytes can hold millions of records; a response must not name all.
 MAX_RECORD_ERRORS: Final = 10_000
 
 RecordError = tuple[int, str]
