@@ -140,8 +140,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def make_help_formatter(prog: str) -> argparse.HelpFormatter:
-    """As wide as the terminal. argparse makes one at each start, and would import shutil for the
-    width: half a MiB.
+    """A formatter as wide as the terminal. argparse creates one at each start, and would import
+    shutil to find the width: half a MiB.
     """
     try:
         width = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
@@ -300,8 +300,10 @@ def find_http_tls(config: Config, server: Server, client_auth: str) -> ssl.SSLCo
     if listener is None:
         return None
     if listener not in server.certificates.contexts:
-        known = ", ".join(server.certificates.contexts) or "there is none"
-        raise StartError(f"http.security.listener={listener} is not a listener with TLS; listeners with TLS: {known}")
+        tls_listeners = ", ".join(server.certificates.contexts) or "there is none"
+        raise StartError(
+            f"http.security.listener={listener} is not a listener with TLS; listeners with TLS: {tls_listeners}"
+        )
     try:
         return server.certificates.make_context(listener, client_auth=client_auth)
     except TlsConfigError as reason:
@@ -309,9 +311,9 @@ def find_http_tls(config: Config, server: Server, client_auth: str) -> ssl.SSLCo
 
 
 class ConsoleParts(NamedTuple):
-    """What the HTTP server needs of the console. `routes`: aiohttp's, which is not imported here.
-    `client_auth`: a value of `ssl.client.auth`, whether browsers may present certificates; probes
-    of health never have to.
+    """The parts of the console that `start_http` uses. `routes`: aiohttp's, which is not imported
+    here. `client_auth`: a value of `ssl.client.auth`, whether browsers may present certificates;
+    probes of health never have to.
     """
 
     routes: Sequence[Any]
@@ -321,8 +323,8 @@ class ConsoleParts(NamedTuple):
 
 
 def make_console(broker: Broker, server: Server, registry: Any) -> ConsoleParts | None:
-    """None where it is not enabled: its modules take start-up time and memory. Raises StartError,
-    SettingError.
+    """None without `console.enable`: the console's modules take start-up time and memory. Raises
+    StartError, SettingError.
     """
     if not broker.config(CONSOLE_ENABLE):
         return None
@@ -336,7 +338,7 @@ def make_console(broker: Broker, server: Server, registry: Any) -> ConsoleParts 
 
 
 class StartedRegistry(NamedTuple):
-    """`endpoints`: what other brokers forward requests for the registry to. `registry`: a
+    """`endpoints`: where other brokers forward requests for the registry. `registry`: a
     LazyRegistry, which is not imported here.
     """
 

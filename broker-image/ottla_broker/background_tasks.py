@@ -1,4 +1,4 @@
-"""Tasks that run as long as the broker does."""
+"""Tasks in the background, which are cancelled when the broker stops."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ class BackgroundTasks:
     def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(self._end)
+        task.add_done_callback(self._on_end)
         return task
 
     async def cancel(self) -> None:
@@ -33,7 +33,7 @@ class BackgroundTasks:
         for task in tuple(self._tasks):
             task.cancel()
 
-    def _end(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("background task failed: %s", error, exc_info=error)

@@ -219,8 +219,8 @@ class Broker:
     # Start and stop
 
     async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Starts every part until clients can be served. `endpoints`: the advertised address of
-        each listener.
+        """Starts every part, and returns when clients can be served. `endpoints`: the advertised
+        address of each listener.
 
         Raises KafkaError or LogDirError, with a sentence for users.
         """

@@ -2,8 +2,7 @@
 
 - Produce requests are pipelined: each is appended in the turn of the event loop in which it arrives
   (small ones of all connections together: `ProduceTurn`), and its response may wait for replicas
-  while the next is appended. Of all other requests one at a time is worked on, as Kafka's clients
-  expect.
+  while the next is appended. Other requests are served one at a time, as Kafka's clients expect.
 - A heartbeat that repeats the last one, and does not come alone, is served at the end of its turn,
   or of a later one (`GroupTurn`), and further requests of its connection after it.
 - While the client does not read its responses, the broker neither reads nor serves its requests
@@ -55,14 +54,14 @@ logger = logging.getLogger(__name__)
 PRODUCE: Final = int(ApiKey.PRODUCE)  # members of an enum are slow to look up
 FETCH: Final = int(ApiKey.FETCH)
 HOLD_S: Final = 5.0
-"""How long a client's request waits for a starting broker before its connection closes and it may
-try another.
+"""How long a client's request waits for a starting broker. Then its connection closes, and the
+client may try another broker.
 """
 MAX_UNANSWERED: Final = 64
-"""Maximum of requests of one connection whose responses wait, such as Produce requests for
-replicas, and of requests that wait for their turn. What a busy broker does not read waits in its
-producer, which then sends larger batches: with 1,024 the median latency of three brokers under load
-(bench line `latency-under-load-50-p50`) is twice as high.
+"""Maximum number of requests of one connection whose responses wait, such as Produce requests for
+replicas, and maximum number of those that wait for their turn. What a busy broker does not read
+waits in its producer, which then sends larger batches: with 1,024 the median latency of three
+brokers under load (bench line `latency-under-load-50-p50`) is twice as high.
 """
 
 
@@ -86,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._working: Future[Buffers] | None = None  # of the one request in progress that is not pipelined
         self._templates = ProduceTemplates(services.templates)
         self._heartbeat: bytearray | None = None  # served at the end of this turn
-        self._joined = 0  # requests in the turn that is not completed
+        self._joined_count = 0  # requests in the turn that is not completed yet
         self._muted = MuteState()
         self._is_reading_paused = False
         self._login = ConnectionLogin(self._frames, services.limits.request_bytes, self.close)
@@ -193,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
     def _is_blocked(self) -> bool:
         if self._working is not None or self._muted.reasons or self._heartbeat is not None:
             return True
-        if self._joined and self._services.produce_turn.is_completing:
+        if self._joined_count and self._services.produce_turn.is_completing:
             return True
         return len(self._responses.waiting) >= MAX_UNANSWERED
 
@@ -228,10 +227,10 @@ class Connection(asyncio.BufferedProtocol):
         turn = services.produce_turn
         trace = None if services.sample_trace is None else services.sample_trace(frame, self.state)
         if trace is None and (found := self._templates.match(frame)) is not None and turn.accepts(self.state):
-            self._joined += 1
+            self._joined_count += 1
             turn.add(self, frame, *found)
             return
-        if self._joined:
+        if self._joined_count:
             turn.complete()  # before a request that may depend on what this connection sent before
         is_heartbeat = False
         if trace is None and (last := self.state.last_heartbeat) is not None:
@@ -274,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
             if self.state.sasl is not None and self.state.sasl.expects_bare_tokens:
                 reply = self._dispatcher.authenticate(frame, self.state, self.state.sasl)
                 login = ServedRequest(ApiKey.SASL_AUTHENTICATE, queue_s, began_s, times.clock())
-                self._wait_for(cast("Future[Buffers]", reply), login, pipelined=False)
+                self._send_when_done(cast("Future[Buffers]", reply), login, pipelined=False)
                 return
             key, reply = FETCH, None
             if not is_heartbeat:
@@ -299,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(reply, Future):
                 request = ServedRequest(api, queue_s, began_s, handled_s)
                 pipelined = key == PRODUCE and not isinstance(reply, OrderedResponse)
-                self._wait_for(reply, request, pipelined=pipelined, trace=trace)
+                self._send_when_done(reply, request, pipelined=pipelined, trace=trace)
             else:
                 times.observe(api, queue_s, handled_s - began_s)
                 self._responses.last_api = api
@@ -328,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_joined(self, response: bytearray, *, may_poll: bool) -> None:
         """Answers a request whose records are appended."""
-        self._joined -= 1
+        self._joined_count -= 1
         if self._is_closed:
             return
         self._responses.send_buffer(response)
@@ -339,25 +338,25 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_joined_later(self, response: DeferredResponse) -> None:
         """Answers a request whose records are appended and not replicated yet."""
-        self._joined -= 1
+        self._joined_count -= 1
         if self._is_closed:
             response.cancel()
         else:
             turn = self._services.produce_turn
             handled_s = self._times.clock()
             request = ServedRequest(PRODUCE, turn.queue_s, turn.began_s, handled_s)
-            self._wait_for(response, request, pipelined=True)
+            self._send_when_done(response, request, pipelined=True)
 
     def serve_unjoined(self, frame: bytearray) -> None:
         """Serves a request that the turn could not join."""
-        self._joined -= 1
+        self._joined_count -= 1
         if not self._is_closed:
             self._serve_alone(frame)
             self._serve_queued_or_finish()
 
     # Responses that are not ready at once
 
-    def _wait_for(
+    def _send_when_done(
         self, reply: Future[Buffers], request: ServedRequest, *, pipelined: bool, trace: RequestTrace | None = None
     ) -> None:
         self._responses.send_when_ready(reply, request, trace)
@@ -411,7 +410,9 @@ class Connection(asyncio.BufferedProtocol):
         self._queued_bytes += len(frame)
 
     def _refuse(self, close_after_s: float) -> None:
-        """Closes the connection after `close_after_s`, because a client would reconnect at once."""
+        """Closes the connection after `close_after_s`; 0: at once. A client whose connection is
+        closed at once reconnects at once.
+        """
         if not close_after_s:
             self._transport.abort()
             return
@@ -464,7 +465,10 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         return (
-            not self._responses.waiting and not self._queue and not self._joined and not self._muted.reasons & THROTTLED
+            not self._responses.waiting
+            and not self._queue
+            and not self._joined_count
+            and not self._muted.reasons & THROTTLED
         )
 
     def finish(self) -> None:
@@ -476,14 +480,14 @@ class Connection(asyncio.BufferedProtocol):
         self._queue.clear()
         self._is_reading_paused = True
         self._transport.pause_reading()
-        if self._joined:
+        if self._joined_count:
             self._services.produce_turn.complete()
         if isinstance(self._working, DelayedFetchResponse):
             self._working.force_complete()
         self._close_when_answered()
 
     def _close_when_answered(self) -> None:
-        if not self._responses.waiting and not self._joined and self._heartbeat is None:
+        if not self._responses.waiting and not self._joined_count and self._heartbeat is None:
             self._responses.flush()
             self._transport.close()
 

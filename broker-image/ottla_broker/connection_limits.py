@@ -17,8 +17,10 @@ from ottla_broker.receive_buffer import adapts_receive_buffers
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """Bounds on memory and time. Requests and responses that wait are bounded over all connections,
-    each by half of `queued.max.request.bytes`; by nothing if that is −1."""
+    """Bounds on memory and time. Large requests, and responses that clients have not read, are
+    bounded over all connections, each by half of `queued.max.request.bytes`; by nothing if that is
+    −1.
+    """
 
     request_bytes: int = 100 << 20  # socket.request.max.bytes
     all_requests_bytes: int = 128 << 20

@@ -1,8 +1,8 @@
 """Limits on the number of open connections, and on new connections per second (Kafka's
 ConnectionQuotas).
 
-- `max.connections` and `max.connections.per.ip` count all listeners; `listener.name.NAME.max.…`
-  those of one.
+- `max.connections` and `max.connections.per.ip` limit the connections of all listeners together,
+  `listener.name.NAME.max.…` those of one listener.
 - Connections above `max.connection.creation.rate` wait, as in the accept queue of a broker that
   accepts no faster. Above the rate of an address (the quota `connection_creation_rate`) they are
   refused.
@@ -60,7 +60,7 @@ class ConnectionQuotas:
         self.refused = 0
         self._of_listener: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
-        self._rates: dict[str, TokenBucket] = {}  # by listener
+        self._buckets: dict[str, TokenBucket] = {}  # by listener
 
     def add(self, listener: str, host: str) -> None:
         self._of_listener[listener] += 1
@@ -122,7 +122,7 @@ class ConnectionQuotas:
             return 0.0
         if limit == 0:
             return math.inf
-        bucket = self._rates.setdefault(
+        bucket = self._buckets.setdefault(
             listener, TokenBucket(self._client_quotas.windows.burst_s(CONNECTION_CREATION_RATE))
         )
         wait_s = (1 - bucket.tokens(limit, self._now_s())) / limit

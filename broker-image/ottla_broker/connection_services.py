@@ -29,7 +29,7 @@ class ConnectionServices(Generic[C]):
     """Services and memory limits that all connections of a broker share. `request_memory`: of large
     requests that are received or queued. `response_memory`: what transports hold because their
     clients do not read. `new_frames`: creates the reader of a new connection. `sasl_sessions`:
-    creates the session of a new connection, by the names of the listeners with SASL.
+    functions that create the session of a new connection, by the names of the listeners with SASL.
     `principal_mappers`: by the names of the listeners where certificates of clients are their
     logins. `sample_trace`: the trace of a request that is chosen to have one; None unless tracing
     is on. `on_open`: returns None, or the seconds after which to close a connection that it

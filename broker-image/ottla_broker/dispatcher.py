@@ -270,12 +270,12 @@ class RequestDispatcher:
             forwarded = None
         if forwarded is None:
             return await _handle(handler, context, header, request, quota)
-        is_throttled = quota is not None and (quota.throttle_ms or header.api_key in MUTATIONS)
-        if not is_throttled and header.api_key not in AUDITED:
+        may_be_throttled = quota is not None and (quota.throttle_ms or header.api_key in MUTATIONS)
+        if not may_be_throttled and header.api_key not in AUDITED:
             return [forwarded]
         response = read_response(bytes(forwarded[4:]), header.api_key, header.version)
         record_changes(context, request, response)
-        if quota is not None and is_throttled:
+        if quota is not None and may_be_throttled:
             throttled = quota.with_throttle_time(response)
             return [write_response(header.api_key, header.version, header.correlation_id, throttled)]
         return [forwarded]

@@ -73,7 +73,7 @@ class RecentCounts:
 
     def update(self, now_s: float, counts: Sequence[int]) -> list[int]:
         """The counts since the newest snapshot that is at least WINDOW_S old; without one, all
-        counts. With rare readers that may be much longer than WINDOW_S.
+        counts. If readers are rare, these counts may span much more than WINDOW_S.
         """
         snapshots = self._snapshots
         while len(snapshots) > 1 and snapshots[1][0] <= now_s - WINDOW_S:

@@ -1,4 +1,4 @@
-"""A wait for an event that ends without it, too."""
+"""Waits for an event, but not longer than a timeout."""
 
 import asyncio
 

@@ -43,7 +43,7 @@ class PauseLimit:
 
     def __init__(self, partitions: HostedPartitions) -> None:
         self._partitions = partitions
-        self._examined_at_removed = partitions.removed_count
+        self._removed_when_examined = partitions.removed_count
         self._examined_s = time.monotonic()
         self._began_s = 0.0
         self._thresholds = gc.get_threshold()
@@ -72,9 +72,9 @@ class PauseLimit:
             gc.freeze()
         elif self._keeps_too_many_removed() or time.monotonic() - self._examined_s > MAX_FROZEN_S:
             gc.unfreeze()  # the next collection examines all and takes long
-            self._examined_at_removed = self._partitions.removed_count
+            self._removed_when_examined = self._partitions.removed_count
             self._examined_s = time.monotonic()
 
     def _keeps_too_many_removed(self) -> bool:
-        removed = self._partitions.removed_count - self._examined_at_removed
+        removed = self._partitions.removed_count - self._removed_when_examined
         return removed > max(MIN_REMOVED, len(self._partitions) // 4)

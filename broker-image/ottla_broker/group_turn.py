@@ -21,7 +21,7 @@ MAX_UNSENT: Final = 32
 HEARTBEATS_SHARE: Final = 0.25
 """Time in which heartbeats are served, as a share of the time that everything else has taken."""
 ALONE_S: Final = 0.001
-"""A request comes alone if no other connection of a member has sent one for so long."""
+"""A request comes alone if no other connection of a member has sent one for this time."""
 
 
 class MemberConnection(Protocol):
@@ -53,8 +53,9 @@ class GroupTurn:
         self._unsent: list[UnsentResponse] = []
 
     def receive(self, connection: MemberConnection) -> bool:
-        """Called with each request of a member's connection. True if it comes alone: it is of the
-        same connection as the last one, or none has come for ALONE_S.
+        """Called with each request of a member's connection. True if it comes alone: nothing waits
+        for the end of the turn, and the last request is of the same connection or older than
+        ALONE_S.
         """
         now_s = self._clock()
         self.is_alone = not self._is_scheduled and (connection is self._last or now_s - self._last_s > ALONE_S)

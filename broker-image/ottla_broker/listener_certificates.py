@@ -100,8 +100,8 @@ class ListenerCertificates:
         has_changed = False
         for name in tuple(self.contexts):
             has_changed |= await self._reload(name, listener_tls(config, name))
-        is_of_brokers = config.security_protocol(config.inter_broker_listener) in TLS_PROTOCOLS
-        if has_changed and is_of_brokers:
+        brokers_use_tls = config.security_protocol(config.inter_broker_listener) in TLS_PROTOCOLS
+        if has_changed and brokers_use_tls:
             try:
                 self._broker.channels.security = await in_thread(inter_broker_security, config)
             except SettingError as reason:

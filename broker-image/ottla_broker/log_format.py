@@ -70,17 +70,17 @@ def print_line(text: str, file: TextIO | None = None, *, level: int = logging.IN
 
 
 def add_process_fields(**fields: object) -> None:
-    """Every line of this process has these fields, such as the broker's id."""
+    """Adds fields that every line of a JSON log has, such as the broker's id."""
     _process_fields.update(fields)
 
 
 @contextmanager
 def log_fields(**fields: object) -> Iterator[None]:
     """Lines that the block logs, in the tasks that it starts too, have these fields besides those
-    around it. None is left out.
+    around it. A field whose value is None is left out.
     """
-    known = {name: value for name, value in fields.items() if value is not None}
-    token = _fields.set({**_fields.get(), **known})
+    new_fields = {name: value for name, value in fields.items() if value is not None}
+    token = _fields.set({**_fields.get(), **new_fields})
     try:
         yield
     finally:

@@ -53,9 +53,9 @@ CHECK_INTERVAL_S: Final = 5.0
 
 
 class ListenerLogins:
-    """`sasl_sessions`: creates the session of a new connection, by the names of the listeners with
-    SASL. `principal_mappers`: by the names of the listeners where certificates of clients are their
-    logins.
+    """`sasl_sessions`: functions that create the session of a new connection, by the names of the
+    listeners with SASL. `principal_mappers`: by the names of the listeners where certificates of
+    clients are their logins.
     """
 
     def __init__(self, broker: Broker, now_s: Callable[[], float]) -> None:
@@ -107,13 +107,13 @@ class ListenerLogins:
             # Read before the login modules and used after them, so that a broker that shows the
             # version has the login modules.
             version = await in_thread(config.reread_secrets, SASL_INTER_BROKER_LOGIN_VERSION.name)
-            found = await in_thread(config.reread_secrets, SASL_JAAS_CONFIG.name)
+            after = await in_thread(config.reread_secrets, SASL_JAAS_CONFIG.name)
             before = config.current_secrets(SASL_JAAS_CONFIG.name)
-            if found == before:
+            if after == before:
                 self._failure = ""
                 config.replace_secrets(version)
                 return
-            config.replace_secrets(found)
+            config.replace_secrets(after)
             if problems := [*find_security_problems(config)]:
                 config.replace_secrets(before)
                 raise SettingError(problems)

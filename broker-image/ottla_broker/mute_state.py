@@ -11,7 +11,7 @@ from typing import Final
 UNREAD_RESPONSES: Final = 1  # the client does not read its responses (rule 18)
 NO_RESPONSE_MEMORY: Final = 2  # a fetch waits until slow clients have read some of their responses
 BROKER_STARTING: Final = 4  # a client's request waits until the broker is ready
-THROTTLED: Final = 8  # the client exceeds a quota, or its connection was refused
+THROTTLED: Final = 8  # the client exceeds a quota, or its connection was refused or is above a rate
 FINISHING: Final = 16  # the connection closes as soon as the requests in progress are answered
 
 STOPS_READING: Final = UNREAD_RESPONSES | THROTTLED | FINISHING

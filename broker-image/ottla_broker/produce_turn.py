@@ -36,12 +36,12 @@ from ottla_broker.wire.produce_template import ProduceTemplate
 from ottla_broker.wire.request_header import read_request_header
 
 MAX_TURN_BYTES: Final = 256 << 10
-"""When a turn has received as many bytes of requests, it appends them without waiting for the rest,
-which bounds its memory.
+"""When a turn has received this many bytes of requests, it appends them without waiting for the
+rest, which bounds its memory.
 """
 MAX_POLLED: Final = 8
 """Busy polling is for a few clients that each wait for an acknowledgement. With more requests in
-one turn the loop hardly sleeps, and they do not count for it.
+one turn the loop hardly sleeps, and busy polling ignores them.
 """
 
 
@@ -93,8 +93,8 @@ class ProduceTurn:
     def add(
         self, client: ProducerConnection, frame: bytearray, template: ProduceTemplate, span: tuple[int, int, int]
     ) -> None:
-        """Appends a request in this turn of the loop. `span`: the result of the template's
-        `match`.
+        """Adds a request to those that are appended at the end of this turn of the loop. `span`:
+        the result of the template's `match`.
         """
         if not self._requests:
             self._received_s = self._request_times.clock()
@@ -143,20 +143,20 @@ class ProduceTurn:
         partitions = self._broker.partitions
         try:
             if isinstance(topic, str):
-                found = partitions.leader(topic, index)
+                partition = partitions.leader(topic, index)
             else:
-                found = partitions.leader(partitions.topic_name(topic), index, topic_id=topic)
+                partition = partitions.leader(partitions.topic_name(topic), index, topic_id=topic)
         except KafkaError:
             return None
-        is_plain = found.topic not in INTERNAL_TOPICS and not found.log.validates_schema_ids
-        return found if is_plain and found.topic_id not in self._broker.image.mirrored_topics else None
+        is_plain = partition.topic not in INTERNAL_TOPICS and not partition.log.validates_schema_ids
+        return partition if is_plain and partition.topic_id not in self._broker.image.mirrored_topics else None
 
     def _may_write(self, client: ConnectionState, topic: str) -> bool:
         return self._authorizer.allows(client.principal, client.host, Operation.write, Resource.topic(topic))
 
     def _answer(self, requests: Sequence[TurnRequest], results: "Sequence[tuple[Partition, int] | None]") -> None:
         may_poll = len(requests) <= MAX_POLLED
-        answered = 0
+        answered_count = 0
         for (client, frame, template, index, start, _), result in zip(requests, results, strict=True):
             if result is None:
                 client.serve_unjoined(frame)
@@ -167,20 +167,20 @@ class ProduceTurn:
             if template.acks == ALL_REPLICAS and log.high_watermark < log.end:
                 appended = self._append_info(partition, offset, frame, start)
                 if not partition.is_committed(appended):
-                    client.send_joined_later(self._wait_for_replicas(client, frame, template, partition, appended))
+                    client.send_joined_later(self._defer_until_replicated(client, frame, template, partition, appended))
                     continue
-            answered += 1
+            answered_count += 1
             client.send_joined(template.response(frame, index, offset, log.start), may_poll=may_poll)
-        if answered:
+        if answered_count:
             times = self._request_times
-            times.observe(ApiKey.PRODUCE, self.queue_s, times.clock() - self.began_s, answered)
+            times.observe(ApiKey.PRODUCE, self.queue_s, times.clock() - self.began_s, answered_count)
 
     def _append_info(self, partition: Partition, offset: int, frame: bytearray, start: int) -> LogAppendInfo:
         batch = parse_batch_header(frame, start)
         last = offset + batch.last_offset_delta
         return LogAppendInfo(offset, last, NO_TIMESTAMP, partition.log.start, False, batch.count, batch.size)
 
-    def _wait_for_replicas(
+    def _defer_until_replicated(
         self,
         client: ProducerConnection,
         frame: bytearray,

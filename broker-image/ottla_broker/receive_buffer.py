@@ -1,11 +1,12 @@
 """The receive buffer of a client's socket, while `socket.receive.buffer.bytes` is not set.
 
 Records that a busy broker has not received yet should wait in their producer, which then sends
-larger batches. In the megabytes that an operating system allows they would lie as requests of one
-record each. So a socket has a small buffer. A producer whose requests are large anyway has nothing
-to gain from that, and with a large buffer it can send the next request while the broker appends
-one: bench line produce-1k is 1,540 instead of 1,140 MB/s, and the 99th percentile of latency under
-load no higher (medians of four runs; with the operating system's buffer it is twice as high).
+larger batches. In a buffer of megabytes, as an operating system allows it, they would lie as
+requests of one record each. So a socket has a small buffer. A producer whose requests are large
+anyway has nothing to gain from that, and with a large buffer it can send the next request while the
+broker appends one: bench line produce-1k is 1,540 instead of 1,140 MB/s, and the 99th percentile of
+latency under load no higher (medians of four runs; with the operating system's buffer it is twice
+as high).
 
 - A connection gets a large buffer with its LARGE_IN_ROW-th consecutive large request, and the
   client may fill it until its first smaller request. A producer that only catches up after a pause

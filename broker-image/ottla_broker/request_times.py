@@ -62,22 +62,22 @@ class RequestTimes:
 
     def observe(self, api: int, queue_s: float, local_s: float, times: int = 1) -> None:
         """Counts requests that were answered without a wait."""
-        found = self.by_api.get(api) or self._add(api)
-        found.queue.observe(queue_s, times)
-        bucket = found.local.observe(local_s, times)
+        api_times = self.by_api.get(api) or self._add(api)
+        api_times.queue.observe(queue_s, times)
+        bucket = api_times.local.observe(local_s, times)
         if queue_s:
             bucket = bucket_of(queue_s + local_s)
-        found.total.counts[bucket] += times
-        found.total.sum_s += (queue_s + local_s) * times
+        api_times.total.counts[bucket] += times
+        api_times.total.sum_s += (queue_s + local_s) * times
 
     def observe_deferred(self, request: ServedRequest) -> None:
         """Counts a request whose response is written now."""
         now_s = self.clock()
-        found = self.by_api.get(request.api) or self._add(request.api)
-        found.queue.observe(request.queue_s)
-        found.local.observe(request.handled_s - request.began_s)
-        found.remote.observe(now_s - request.handled_s)
-        found.total.observe(request.queue_s + now_s - request.began_s)
+        api_times = self.by_api.get(request.api) or self._add(request.api)
+        api_times.queue.observe(request.queue_s)
+        api_times.local.observe(request.handled_s - request.began_s)
+        api_times.remote.observe(now_s - request.handled_s)
+        api_times.total.observe(request.queue_s + now_s - request.began_s)
 
     def observe_send(self, api: int, duration_s: float) -> None:
         (self.by_api.get(api) or self._add(api)).send.observe(duration_s)

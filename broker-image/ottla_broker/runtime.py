@@ -35,11 +35,12 @@ def machine_boot_id() -> str:
 
 @dataclass(slots=True)
 class Runtime:
-    """`now_ms`: milliseconds since 1970. `random`: the only source of randomness. `executor`: the
-    threads in which blocking calls run; None means the loop's default pool. `boot_id`: identifies
-    the time since the machine started, whose memory holds unsynced writes; an empty id means that
-    some of those may be lost. `processing_clock`: seconds, from any start; it measures how long
-    requests keep the loop's thread."""
+    """`now_ms`: milliseconds since 1970. `random`: the source of all randomness but that of
+    secrets, salts and nonces. `executor`: the threads in which blocking calls run; None means the
+    loop's default pool. `boot_id`: identifies the present run of the machine, in whose memory
+    unsynced writes are; an empty id means that some of those may be lost. `processing_clock`:
+    seconds, from any start; it measures how long requests keep the loop's thread.
+    """
 
     now_ms: Callable[[], int] = _wall_clock_ms
     random: Random = field(default_factory=SystemRandom)

@@ -46,8 +46,8 @@ DRAIN_S: Final = 0.5
 MAX_IDLE_CHECK_INTERVAL_S: Final = 30.0
 MAX_REFUSAL_DELAY_S: Final = 1.0
 MAX_DELAYED_REFUSALS: Final = 256
-"""Maximum of refused connections that stay open for a while, so that clients do not reconnect at
-once.
+"""Maximum number of refused connections that stay open for a while, so that clients do not
+reconnect at once.
 """
 
 ListenOn = Callable[[Listener, Config], socket.socket]
@@ -128,12 +128,12 @@ class Server:
         self.connections: dict[Connection, None] = {}  # in order of opening, so that a simulation can be replayed
         self._quotas = ConnectionQuotas(broker.config, broker.client_quotas, self._loop.time)
         self.bound_listeners: list[Listener] = []
-        self._bound: list[tuple[str, socket.socket]] = []
+        self._bound_sockets: list[tuple[str, socket.socket]] = []
         self.certificates = ListenerCertificates(broker)
         self._handshakes: dict[str, Handshakes] = {}  # of listeners with TLS
         self._delayed: set[Connection] = set()  # refused, and not closed yet
-        self._listeners: list[asyncio.Server] = []
-        self._wait_until_ready: asyncio.Task[None] | None = None
+        self._asyncio_servers: list[asyncio.Server] = []
+        self._release_task: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._slow_reader_timer: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None  # set while the server closes
@@ -156,7 +156,7 @@ class Server:
                 # The resolver has error numbers of its own, below 0.
                 why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
                 raise ListenError(f"cannot listen on {listener}: {why.lower()}") from error
-            self._bound.append((listener.name, sock))
+            self._bound_sockets.append((listener.name, sock))
             port: int = sock.getsockname()[1]
             self.bound_listeners.append(listener._replace(port=port))
             host = address.host or socket.gethostname()
@@ -166,19 +166,19 @@ class Server:
     async def serve(self) -> None:
         """Accepts connections."""
         backlog = self._broker.config(SOCKET_LISTEN_BACKLOG_SIZE)
-        while self._bound:
-            name, sock = self._bound.pop(0)
+        while self._bound_sockets:
+            name, sock = self._bound_sockets.pop(0)
             make_protocol: Callable[[], asyncio.BufferedProtocol] = partial(Connection, self._services, name)
             if name in self.certificates.contexts:
                 self._handshakes[name] = Handshakes(
                     partial(self._admit_handshake, name), partial(self._quotas.remove, name)
                 )
                 make_protocol = partial(self._make_tls_transport, name, make_protocol)
-            self._listeners.append(await self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
+            self._asyncio_servers.append(await self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
         self._logins.start()
         self.certificates.start()
         self._close_idle_connections()
-        self._wait_until_ready = self._loop.create_task(self._release_held_requests())
+        self._release_task = self._loop.create_task(self._release_held_requests())
 
     def _make_tls_transport(self, listener: str, make_protocol: Callable[[], asyncio.BufferedProtocol]) -> TlsTransport:
         """A transport with the current certificates of the listener."""
@@ -193,11 +193,11 @@ class Server:
         """Stops accepting, answers the requests in progress for at most DRAIN_S, and closes every
         connection.
         """
-        for _, sock in self._bound:
+        for _, sock in self._bound_sockets:
             sock.close()
-        for listener in self._listeners:
-            listener.close()
-        for timer in (self._idle_timer, self._slow_reader_timer, self._wait_until_ready):
+        for one in self._asyncio_servers:
+            one.close()
+        for timer in (self._idle_timer, self._slow_reader_timer, self._release_task):
             if timer is not None:
                 timer.cancel()
         for handshakes in self._handshakes.values():
@@ -211,8 +211,8 @@ class Server:
             await asyncio.wait([self._drained], timeout=DRAIN_S)
         for connection in tuple(self.connections):
             connection.close("the broker is stopping")
-        for listener in self._listeners:
-            await listener.wait_closed()
+        for one in self._asyncio_servers:
+            await one.wait_closed()
         await self.dispatcher.close()
 
     async def _release_held_requests(self) -> None:
@@ -231,9 +231,9 @@ class Server:
         return sum(map(len, self._handshakes.values()))
 
     def _admit(self, connection: Connection) -> float | None:
-        """Returns None, or after how many seconds the connection, which is refused, closes."""
+        """Returns None if the connection is admitted, else the seconds after which it closes."""
         host, listener = connection.state.host, connection.state.listener
-        if not self._has_room(listener, host):
+        if not self._make_room(listener, host):
             return 0.0
         wait_s: float | None = 0.0
         if listener not in self._handshakes:  # otherwise its handshake has waited
@@ -250,16 +250,16 @@ class Server:
 
     def _admit_handshake(self, listener: str, host: str) -> float | None:
         """Returns how many seconds a TLS connection has to wait; None if it is refused."""
-        if not self._has_room(listener, host) or self._quotas.count_connection_of_host(host):
+        if not self._make_room(listener, host) or self._quotas.count_connection_of_host(host):
             return None
         wait_s = self._quotas.count_connection(listener, host)
         if wait_s is not None:
             self._quotas.add(listener, host)
         return wait_s
 
-    def _has_room(self, listener: str, host: str) -> bool:
-        """True if one more connection is allowed. Closes one of a client if another broker needs
-        its place.
+    def _make_room(self, listener: str, host: str) -> bool:
+        """Closes a client's connection if another broker needs its place. Returns True if one more
+        connection is allowed.
         """
         room = self._quotas.check_room(listener, host)
         if room is Room.FOR_BROKERS:
@@ -290,7 +290,7 @@ class Server:
         self._quotas.remove(connection.state.listener, connection.state.host)
 
     def _close_removed_logins(self) -> None:
-        """Closes the sessions of users and delegation tokens that are removed."""
+        """Closes the connections that logged in by a credential or token that is removed."""
         for connection in tuple(self.connections):
             session, listener = connection.state.sasl, connection.state.listener
             if session is not None and session.login is not None and self._logins.is_removed(listener, session.login):

@@ -1,5 +1,5 @@
-"""The responses of one connection that its client has not read, as the memory of all connections
-counts them.
+"""The responses of one connection that its client has not read, counted in the memory pool of all
+connections.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ class UnsentResponses:
     response.
     """
 
-    __slots__ = ("_clock", "_counted", "_pool", "bytes", "last_written", "stuck_since_s")
+    __slots__ = ("_clock", "_counted_bytes", "_pool", "bytes", "last_written", "stuck_since_s")
 
     def __init__(self, pool: MemoryPool, clock: Callable[[], float]) -> None:
         self._pool = pool
         self._clock = clock
-        self._counted = 0  # in the pool
+        self._counted_bytes = 0  # in the pool
         self.bytes = 0
         self.last_written = 0
         self.stuck_since_s = 0.0
@@ -49,7 +49,7 @@ class UnsentResponses:
         self._count(0)
 
     def _count(self, held: int) -> None:
-        change, self._counted = held - self._counted, held
+        change, self._counted_bytes = held - self._counted_bytes, held
         if change > 0:
             self._pool.count_allocated(change)
         elif change < 0:

@@ -109,9 +109,9 @@ SOCKET_REQUEST_MAX_BYTES = _network.row("socket.request.max.bytes", integer(at_l
 SOCKET_LISTEN_BACKLOG_SIZE = _network.row("socket.listen.backlog.size", integer(at_least=1), 50,
     "Maximum number of connections that wait to be accepted, per listener.")
 QUEUED_MAX_REQUEST_BYTES = _network.row("queued.max.request.bytes", long(at_least=-1), 256 << 20,
-    "Maximum bytes of requests, and of responses not yet read by clients, over all connections: half for each. At the "
-    "limit the broker reads nothing more from sockets until some are done. -1: no limit. At least "
-    "`socket.request.max.bytes`.",
+    "Maximum bytes of requests above 128 KiB, and of responses not yet read by clients, over all connections: half for "
+    "each. At the limit further such requests are not received, and consumers' fetches not served, until memory is "
+    "free. -1: no limit. At least `socket.request.max.bytes`.",
     differs="Kafka has no limit; clients that send and do not read must not exhaust a broker's memory")
 CONNECTION_QUEUED_MAX_BYTES = _network.row("connection.queued.max.bytes", integer(at_least=1), 16 << 20,
     "Maximum bytes of queued requests per connection. At the limit the broker pauses reading from the connection. A "
@@ -141,7 +141,7 @@ _network.row("socket.connection.setup.timeout.ms", long(at_least=1), 10000,
     no_effect="connections to other brokers have fixed timeouts")
 _network.row("request.timeout.ms", integer(at_least=1), 30000,
     "Timeout in milliseconds for a response from another broker.",
-    no_effect="requests to other brokers have a timeout each, by what they ask")
+    no_effect="each kind of request to another broker has a timeout of its own")
 FETCH_MAX_BYTES = _network.row("fetch.max.bytes", integer(at_least=1024), 57671680,
     "Maximum bytes of one fetch response, whatever the client requests. A larger first batch is still returned whole.")
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = _network.row(

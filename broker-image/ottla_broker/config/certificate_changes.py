@@ -19,13 +19,13 @@ def find_certificate_problems(config: Config, changes: Mapping[str, str | None],
     """The reasons for which this broker cannot use the changes. Reads the files that they name.
     `changes`: of the broker's dynamic configs; None removes one. `now_s`: seconds since the epoch.
     """
-    found = {name: it[0] for name in changes if (it := find_dynamic_listener_setting(name)) is not None}
-    known = {it.name for it in config.listeners}
+    listener_of_change = {name: it[0] for name in changes if (it := find_dynamic_listener_setting(name)) is not None}
+    listener_names = {it.name for it in config.listeners}
     changed = config.with_broker_changes(changes)
-    for listener in sorted(set(found.values())):
+    for listener in sorted(set(listener_of_change.values())):
         prefix = f"{LISTENER_PREFIX}{listener.lower()}"
-        if listener not in known:
-            if any(changes[name] is not None for name, it in found.items() if it == listener):
+        if listener not in listener_names:
+            if any(changes[name] is not None for name, it in listener_of_change.items() if it == listener):
                 yield f"{prefix} is the name of no listener in listeners"
         elif config.security_protocol(listener) in TLS_PROTOCOLS:
             problems = _find_problems(config, listener, listener_tls(changed, listener), now_s)

@@ -78,7 +78,7 @@ BROKER_HEARTBEAT_INTERVAL_MS = _lifecycle.row("broker.heartbeat.interval.ms", in
     differs="a shorter session needs more frequent heartbeats")
 BROKER_SESSION_TIMEOUT_MS = _lifecycle.row("broker.session.timeout.ms", integer(at_least=1), 2500,
     "Time in milliseconds without a heartbeat after which the controller fences a broker and elects other leaders.",
-    differs="Ottla has no garbage collection pauses that a session must outlive")
+    differs="Ottla has no long garbage collection pauses that a session must outlive")
 INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = _lifecycle.row(
     "initial.broker.registration.timeout.ms", integer(at_least=1), 60000,
     "Time in milliseconds after which a starting broker that cannot register with a controller exits.")
@@ -186,7 +186,7 @@ GROUP_SHARE_MAX_SIZE = _share.row("group.share.max.size", integer(at_least=1, at
 GROUP_SHARE_MAX_SHARE_SESSIONS = _share.row("group.share.max.share.sessions", integer(at_least=1), 2000,
     "Maximum number of share sessions of a broker. A member has one with each broker that leads its partitions.")
 GROUP_SHARE_DELIVERY_COUNT_LIMIT = _share.row("group.share.delivery.count.limit", integer(at_least=2, at_most=10), 5,
-    "How often a record is delivered at most. Then it is archived, and the group does not get it again.")
+    "Maximum number of deliveries of a record. Then it is archived, and the group does not get it again.")
 GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT = _share.row(
     "group.share.min.delivery.count.limit", integer(at_least=2, at_most=5), 2,
     "Minimum of a group's `share.delivery.count.limit`.")
@@ -204,7 +204,8 @@ GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS = _share.row(
     "Maximum of a group's `share.record.lock.duration.ms`.")
 GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS = _share.row(
     "group.share.partition.max.record.locks", integer(at_least=100, at_most=10000), 2000,
-    "How many records of one partition a share group has in flight at most, from the first that is not acknowledged.")
+    "Maximum number of records of one partition that a share group has in flight, from the first that is not "
+    "acknowledged.")
 GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS = _share.row(
     "group.share.min.partition.max.record.locks", integer(at_least=100, at_most=2000), 100,
     "Minimum of a group's `share.partition.max.record.locks`.")
@@ -227,7 +228,7 @@ SHARE_COORDINATOR_STATE_TOPIC_PRUNE_INTERVAL_MS = _share.row(
     "Interval in milliseconds at which records of `__share_group_state` that are no longer needed are deleted.")
 SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT = _share.row(
     "share.coordinator.snapshot.update.records.per.snapshot", integer(at_least=0, at_most=500), 500,
-    "How many updates of a share-partition's state are followed by a snapshot of it.")
+    "Number of updates of a share-partition's state after which a snapshot of it is written.")
 SHARE_COORDINATOR_WRITE_TIMEOUT_MS = _share.row("share.coordinator.write.timeout.ms", integer(at_least=1), 5000,
     "Time in milliseconds that a change of a share-partition's state waits for its replicas before it fails.")
 ERRORS_DEADLETTERQUEUE_TOPIC_NAME_PREFIX = _share.row("errors.deadletterqueue.topic.name.prefix", string(), "dlq.",

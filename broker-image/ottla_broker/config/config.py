@@ -142,9 +142,9 @@ class Config:
         """
         if (listener, setting) in self._dynamic_of_listeners:
             return cast(T, self._dynamic_of_listeners[listener, setting])
-        own = self.static.of_listeners
-        of_all_mechanisms = own.get(ScopedSetting(listener, "", setting), self(setting))
-        return cast(T, own.get(ScopedSetting(listener, mechanism, setting), of_all_mechanisms))
+        of_listeners = self.static.of_listeners
+        of_all_mechanisms = of_listeners.get(ScopedSetting(listener, "", setting), self(setting))
+        return cast(T, of_listeners.get(ScopedSetting(listener, mechanism, setting), of_all_mechanisms))
 
     def listener_override(self, listener: str, setting: Setting[T]) -> T | None:
         """The static value for this listener alone; None without one."""

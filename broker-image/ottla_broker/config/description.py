@@ -165,12 +165,12 @@ def _broker_synonyms(config: Config, setting: Setting[object], *, is_overridden:
     """The values of the broker settings from which a topic or group setting takes its default."""
     synonyms: list[ConfigSynonym] = []
     for default in setting.broker_defaults:
-        found = _synonyms(config, default.setting.name)
-        if found and default.factor != 1 and not (synonyms or is_overridden):
+        broker_synonyms = _synonyms(config, default.setting.name)
+        if broker_synonyms and default.factor != 1 and not (synonyms or is_overridden):
             # The value in effect is shown in the topic's unit: log.retention.hours as retention.ms.
             value = setting.type.text(default.scale(config(default.setting)))
-            synonyms.append(ConfigSynonym(setting.name, value, found[0].source))
-        synonyms += found
+            synonyms.append(ConfigSynonym(setting.name, value, broker_synonyms[0].source))
+        synonyms += broker_synonyms
     return synonyms
 
 

@@ -51,8 +51,8 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of an ISO 8601 duration, such as PT1H30M, without fractions of a second. Raises
-    ValueError.
+    """Milliseconds of an ISO 8601 duration, such as PT1H30M. Fractions of a second are left out.
+    Raises ValueError.
     """
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
@@ -102,11 +102,11 @@ SHARE_RECORD_LOCK_DURATION_MS = _groups.row("share.record.lock.duration.ms", int
     "`group.share.min.record.lock.duration.ms` and `group.share.max.record.lock.duration.ms`.",
     broker_defaults=(BrokerDefault(GROUP_SHARE_RECORD_LOCK_DURATION_MS),))
 SHARE_DELIVERY_COUNT_LIMIT = _groups.row("share.delivery.count.limit", integer(at_least=2), 5,
-    "How often a record is delivered to the share group at most. Then it is archived. Must be between the brokers' "
+    "Maximum number of deliveries of a record to the share group. Then it is archived. Must be between the brokers' "
     "`group.share.min.delivery.count.limit` and `group.share.max.delivery.count.limit` (KIP-1240).",
     broker_defaults=(BrokerDefault(GROUP_SHARE_DELIVERY_COUNT_LIMIT),))
 SHARE_PARTITION_MAX_RECORD_LOCKS = _groups.row("share.partition.max.record.locks", integer(at_least=100), 2000,
-    "How many records of one partition the share group has in flight at most. Must be between the brokers' "
+    "Maximum number of records of one partition that the share group has in flight. Must be between the brokers' "
     "`group.share.min.partition.max.record.locks` and `group.share.max.partition.max.record.locks` (KIP-1240).",
     broker_defaults=(BrokerDefault(GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),))
 SHARE_RENEW_ACKNOWLEDGE_ENABLE = _groups.row("share.renew.acknowledge.enable", boolean(), True,

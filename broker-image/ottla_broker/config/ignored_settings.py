@@ -11,7 +11,7 @@ _NO_QUORUM = "brokers are the controllers: the cluster is found through `control
 _NO_ZOOKEEPER = "there is no ZooKeeper: the cluster is found through `controller.quorum.bootstrap.servers`"
 _NO_REGISTER = "brokers elect the controller themselves; name them in `controller.quorum.bootstrap.servers` instead"
 _NO_PURGATORY = "delayed requests are completed by what they wait for, and nothing has to be purged"
-_NOT_THIS_SASL = "of SASL, PLAIN, SCRAM and OAUTHBEARER by a JSON Web Key Set are implemented"
+_NOT_THIS_SASL = "the implemented SASL mechanisms are PLAIN, SCRAM, and OAUTHBEARER with a JSON Web Key Set"
 _NOT_JAVA_TLS = "TLS is OpenSSL's, not Java's"
 _NO_TIERS = "tiered storage is not implemented"
 _PROMETHEUS = "metrics are served for Prometheus on `http.listener`"
@@ -104,7 +104,7 @@ IGNORED_DYNAMIC: dict[str, str] = {
     "controlled.shutdown.retry.backoff.ms": _ONE_HANDOVER,
     "leader.imbalance.per.broker.percentage": "the preferred leader of every partition is restored",
     "unclean.leader.election.interval.ms": "elections happen when brokers come and go",
-    "server.max.startup.time.ms": "no step of the start waits without a limit",
+    "server.max.startup.time.ms": "only the registration has a time limit: `initial.broker.registration.timeout.ms`",
     "password.encoder.": "it encodes secrets in ZooKeeper",
     "group.coordinator.new.enable": "there is one group coordinator, which has both protocols",
     "offsets.commit.required.acks": "a commit is always replicated before it is answered",

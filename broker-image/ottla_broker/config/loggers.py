@@ -21,16 +21,16 @@ def find_level_problems(changes: Mapping[str, str | None]) -> list[str]:
     """The reasons why these levels cannot be set; None removes a level, so that of the parent
     logger applies again.
     """
-    known = set(_names())
-    found = []
+    logger_names = set(_names())
+    problems = []
     for name, level in changes.items():
-        if name not in known:
-            found.append(f"there is no logger {name!r}; DescribeConfigs of the broker's loggers lists them")
+        if name not in logger_names:
+            problems.append(f"there is no logger {name!r}; DescribeConfigs of the broker's loggers lists them")
         elif level is None and name == ROOT:
-            found.append("the root logger must have a level: it has no parent")
+            problems.append("the root logger must have a level: it has no parent")
         elif level is not None and level.upper() not in LEVELS:
-            found.append(f"the level of {name} cannot be {level!r}; allowed: {', '.join(LEVELS)}")
-    return found
+            problems.append(f"the level of {name} cannot be {level!r}; allowed: {', '.join(LEVELS)}")
+    return problems
 
 
 def set_levels(changes: Mapping[str, str | None]) -> None:

@@ -58,8 +58,8 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = _tls.row(
     "not.")
 SSL_INTER_BROKER_OPTIONAL = _tls.row("ssl.inter.broker.optional", boolean(), False,
     "Whether brokers do without TLS where another broker's inter-broker listener has none, and serve clients of their "
-    "own inter-broker listener that do not use it. For the time in which brokers that run get TLS, one restart after "
-    "the other; false before and afterwards.", is_ottla_only=True)
+    "own inter-broker listener that do not use it. Set it to true only while the brokers of a running cluster are "
+    "given TLS, one restart after the other.", is_ottla_only=True)
 SSL_ENABLED_PROTOCOLS = _tls.row("ssl.enabled.protocols", list_of(*TLS_VERSIONS), "TLSv1.2,TLSv1.3",
     "TLS versions that clients may use.")
 
@@ -83,8 +83,8 @@ SASL_MECHANISM_INTER_BROKER_PROTOCOL = _sasl.row(
     differs="Kafka's default is GSSAPI, which is not implemented")
 SASL_INTER_BROKER_OPTIONAL = _sasl.row("sasl.inter.broker.optional", boolean(), False,
     "Whether brokers do without a login where another broker's inter-broker listener has none, and serve clients of "
-    "their own that do not log in, as User:ANONYMOUS. For the time in which brokers that run get a login, one restart "
-    "after the other; false before and afterwards.", is_ottla_only=True)
+    "their own that do not log in, as User:ANONYMOUS. Set it to true only while the brokers of a running cluster "
+    "are given a login, one restart after the other.", is_ottla_only=True)
 SASL_INTER_BROKER_LOGIN_VERSION = _sasl.row("sasl.inter.broker.login.version", string(), "",
     "Any text that names the login modules that are in use, for those who change them while brokers run: "
     "`${directory:PATH:FILE}` of a file beside that of a login module. A broker reads it again before the login "
@@ -115,11 +115,11 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = _oauth.row(
     "unknown key.")
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = _oauth.row(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", long(at_least=1), 100,
-    "First pause in milliseconds after a fetch of the keys that failed; it doubles with each further failure. The keys "
+    "First pause in milliseconds after a failed fetch of the keys; it doubles with each further failure. The keys "
     "stay as they were, and fetching never ends.")
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = _oauth.row(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", long(at_least=1), 10000,
-    "Longest pause in milliseconds between fetches of the keys that fail.")
+    "Longest pause in milliseconds after a failed fetch of the keys.")
 SASL_OAUTHBEARER_EXPECTED_AUDIENCE = _oauth.row(
     "sasl.oauthbearer.expected.audience", list_of(allowed="names separated by commas", check=bool), None,
     "Audiences (`aud`), one of which a token has to name. Not set: a token that names any is rejected, as by Kafka.")
@@ -139,7 +139,7 @@ DELEGATION_TOKEN_SECRET_KEY = _tokens.row("delegation.token.secret.key", secret(
     "Secret from which delegation tokens are derived, the same on all brokers. Not set: no delegation tokens. "
     "Another secret makes all tokens invalid.", is_sensitive=True)
 DELEGATION_TOKEN_MAX_LIFETIME_MS = _tokens.row("delegation.token.max.lifetime.ms", long(at_least=1), 604800000,
-    "Time in milliseconds after which a token can be renewed no more.")
+    "Time in milliseconds after which a token can no longer be renewed.")
 DELEGATION_TOKEN_EXPIRY_TIME_MS = _tokens.row("delegation.token.expiry.time.ms", long(at_least=1), 86400000,
     "Time in milliseconds after which a token expires unless it is renewed.")
 DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = _tokens.row(
@@ -162,7 +162,7 @@ RESTRICTED_SUPER_USERS = _authorization.row("restricted.super.users", restricted
 ALLOW_EVERYONE_IF_NO_ACL_FOUND = _authorization.row("allow.everyone.if.no.acl.found", boolean(), False,
     "Whether everything is allowed on a resource that no access control entry matches.")
 AUDIT_LOG_PATH = _authorization.row("audit.log.path", string("a file"), None,
-    "File to whose end the broker writes one line of JSON for each refusal, and for each change of access rules, "
+    "File to which the broker appends one line of JSON for each refusal, and for each change of access rules, "
     "credentials, quotas, configs, topics and features. It may be renamed while the broker runs, which then creates "
     "another one. Not set: the lines are in the broker's log.", is_ottla_only=True)
 AUDIT_TOPIC = _authorization.row("audit.topic", string("a topic", empty=False), None,

@@ -109,11 +109,11 @@ def find_setting_problems(name: str, text: str) -> tuple[str, ...]:
     settings. A reference to the environment or to a file can be checked only on the broker and is
     no problem here.
     """
-    known = ALIASES.get(name, name)
-    if has_reference(text) and (known in BROKER_SETTINGS or find_listener_setting(known) is not None):
+    real_name = ALIASES.get(name, name)
+    if has_reference(text) and (real_name in BROKER_SETTINGS or find_listener_setting(real_name) is not None):
         return ()
     try:
-        _parse_setting(known, GivenSetting(name, text, ""), StaticSettings())
+        _parse_setting(real_name, GivenSetting(name, text, ""), StaticSettings())
     except SettingError as error:
         return error.problems
     return ()

@@ -84,7 +84,7 @@ LOG_FLUSH_INTERVAL_MS = _defaults.row("log.flush.interval.ms", long(at_least=0),
     "Default of the topics' `flush.ms`. Not set: `log.flush.scheduler.interval.ms`.")
 LOG_FLUSH_SCHEDULER_INTERVAL_MS = _defaults.row("log.flush.scheduler.interval.ms", long(at_least=1), MAX_INT64,
     "Default of the topics' `flush.ms` if `log.flush.interval.ms` is not set. Logs are checked once a second for "
-    "records that have been unsynced for so long.", UpdateMode.READ_ONLY)
+    "records that have been unsynced for that long.", UpdateMode.READ_ONLY)
 
 _retention = TopicSection(Section("Topics: retention and compaction", TOPIC_SETTINGS, UpdateMode.PER_TOPIC))
 

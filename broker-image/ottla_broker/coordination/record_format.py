@@ -58,7 +58,7 @@ class RecordFormat(Generic[T]):
         end early.
         """
         cursor = Cursor(data, start)
-        cursor.elements = len(data)  # each element takes a byte at least
+        cursor.elements_left = len(data)  # each element takes a byte at least
         try:
             record: T = schema_reader(self.schema(version))(cursor)
         except struct.error as error:

@@ -68,7 +68,7 @@ async def collect_metrics(broker: Broker, server: Server, slices: TimeSlices) ->
     for families in sliced:
         async for family in families:
             yield family
-    for collect in (_quorum, _directories, _quotas, _client_telemetry, _tracing):
+    for collect in (_quorum, _directories, _quotas_and_audit, _client_telemetry, _tracing):
         for family in collect(broker):
             yield family
     for family in _server(server):
@@ -114,9 +114,9 @@ async def _sums(
 ) -> AsyncIterator[Family]:
     """The sum of each function over all items."""
     totals = [0] * len(counted)
-    async for some in slices.batches(items):
+    async for batch in slices.batches(items):
         for number, (_, value) in enumerate(counted):
-            totals[number] += sum(map(value, some))
+            totals[number] += sum(map(value, batch))
     for (metric, _), total in zip(counted, totals, strict=True):
         yield single_sample(metric, total)
 
@@ -133,9 +133,9 @@ _TOPIC_METRICS: tuple[tuple[Metric, Callable[[PartitionTraffic], int]], ...] = (
 
 async def _topics(hosted: Sequence[Partition], slices: TimeSlices) -> AsyncIterator[Family]:
     by_topic: list[Counter[str]] = [Counter() for _ in _TOPIC_METRICS]
-    async for some in slices.batches(hosted):
+    async for batch in slices.batches(hosted):
         for totals, (_, value) in zip(by_topic, _TOPIC_METRICS, strict=True):
-            for partition in some:
+            for partition in batch:
                 totals[partition.topic] += value(partition.traffic)
     for totals, (metric, _) in zip(by_topic, _TOPIC_METRICS, strict=True):
         yield metric, (Sample((topic,), count) for topic, count in totals.items())
@@ -160,8 +160,8 @@ async def _replicas(broker: Broker, hosted: Sequence[Partition], slices: TimeSli
     async for family in _sums(hosted, _REPLICA_METRICS, slices):
         yield family
     max_lag = 0
-    async for some in slices.batches(broker.replica_fetchers.lags()):
-        max_lag = max(max_lag, *some)
+    async for batch in slices.batches(broker.replica_fetchers.lags()):
+        max_lag = max(max_lag, *batch)
     yield single_sample(metrics.MAX_LAG, max_lag)
     yield single_sample(metrics.BROKER_STATE, RUNNING if broker.ready else STARTING)
 
@@ -180,8 +180,8 @@ async def _partitions(hosted: Sequence[Partition], slices: TimeSlices) -> AsyncI
     can interrupt.
     """
     texts: list[str] = []
-    async for some in slices.batches(hosted):
-        texts += [format_labels(metrics.HIGH_WATERMARK.labels, (one.topic, str(one.partition))) for one in some]
+    async for batch in slices.batches(hosted):
+        texts += [format_labels(metrics.HIGH_WATERMARK.labels, (one.topic, str(one.partition))) for one in batch]
     for metric, read_log in _LOG_METRICS:
         yield metric, (Sample(labels, read_log(one.log)) for labels, one in zip(texts, hosted, strict=True))
     for metric, read in _PARTITION_METRICS:
@@ -232,8 +232,8 @@ def _quorum(broker: Broker) -> Iterator[Family]:
 async def _transactions(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     states: Counter[TransactionState] = Counter()
     with suppress(KafkaError):  # 0 in each state while a coordinator is loading or has no session
-        async for some in slices.batches(broker.transactions.coordinator.list_transactions()):
-            states.update(one.state for _, one in some)
+        async for batch in slices.batches(broker.transactions.coordinator.list_transactions()):
+            states.update(one.state for _, one in batch)
     yield metrics.TRANSACTIONS, [Sample((state.name,), states[state]) for state in TransactionState]
 
 
@@ -241,10 +241,10 @@ async def _mirrors(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     now_s = asyncio.get_running_loop().time()
     copies: list[tuple[tuple[str, str, str], MirroredPartition]] = []
     manager = broker.mirrors.manager
-    async for some in slices.batches(manager.mirrored_partitions() if manager is not None else ()):
+    async for batch in slices.batches(manager.mirrored_partitions() if manager is not None else ()):
         copies += [
             ((mirror.name, copy.partition.topic, str(copy.partition.partition)), copy)
-            for mirror, copy in some
+            for mirror, copy in batch
             if copy.source_high_watermark >= 0
         ]
     yield metrics.MIRROR_LAG, (Sample(labels, copy.lag) for labels, copy in copies)
@@ -270,7 +270,7 @@ def _directories(broker: Broker) -> Iterator[Family]:
     yield single_sample(metrics.OFFLINE_DIRECTORIES, failed_count)
 
 
-def _quotas(broker: Broker) -> Iterator[Family]:
+def _quotas_and_audit(broker: Broker) -> Iterator[Family]:
     throttled = [(usage, one) for usage, one in broker.client_quotas.throttled.items() if one.count]
     yield single_sample(metrics.AUDIT_DROPPED, broker.audit_log.dropped)
     yield metrics.THROTTLED, (Sample(usage, one.count) for usage, one in throttled)
@@ -320,10 +320,10 @@ async def _groups(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
     types: Counter[str] = Counter()
     states: Counter[str] = Counter()
     by_type: Counter[tuple[str, str]] = Counter()
-    async for some in slices.batches(groups):
-        types.update(group.type for group in some)
-        states.update(str(group.state) for group in some)
-        by_type.update((group.type, str(group.state)) for group in some)
+    async for batch in slices.batches(groups):
+        types.update(group.type for group in batch)
+        states.update(str(group.state) for group in batch)
+        by_type.update((group.type, str(group.state)) for group in batch)
     yield metrics.GROUP_COUNT, [Sample((protocol,), types[protocol]) for protocol in PROTOCOLS]
     for metric, kind, known in (
         (metrics.CONSUMER_GROUP_COUNT, CONSUMER, ConsumerGroupState),
@@ -350,9 +350,9 @@ async def _groups(broker: Broker, slices: TimeSlices) -> AsyncIterator[Family]:
 async def _connections(server: Server, slices: TimeSlices) -> AsyncIterator[Family]:
     listeners: Counter[str] = Counter()
     waiting: Counter[str] = Counter(Produce=0)
-    async for some in slices.batches(list(server.connections)):
-        listeners.update(connection.state.listener for connection in some)
-        waiting.update(api_title(request.api) for connection in some for request in connection.waiting_requests())
+    async for batch in slices.batches(list(server.connections)):
+        listeners.update(connection.state.listener for connection in batch)
+        waiting.update(api_title(request.api) for connection in batch for request in connection.waiting_requests())
     for metric in (metrics.CONNECTIONS, metrics.STRIMZI_CONNECTIONS):
         yield metric, [Sample((name,), count) for name, count in sorted(listeners.items())]
     for title in ("FetchConsumer", "FetchFollower"):

@@ -27,7 +27,8 @@ ottla_broker.http.prometheus_text`. Edit those instead. -->
 A broker with `http.listener=host:port` serves these metrics at `/metrics` for Prometheus. A
 metric that Kafka has too is named as the usual rules of the JMX exporter name Kafka's. `/livez`
 returns 200 as soon as the process serves HTTP. `/readyz` returns 200 while the broker serves
-clients and none of its log directories has failed, otherwise 503 with the reasons, one per line.
+clients, knows a controller, none of its log directories has failed, and no error requires a
+restart; otherwise 503 with the reasons, one per line.
 Prometheus gets OpenMetrics, compressed with gzip, if it asks for them.
 
 `ottla_request_duration_seconds` is for alerts and for sums over brokers. The quantiles of

@@ -3,8 +3,8 @@ it is enabled.
 
 - /livez: 200 as soon as the event loop runs. A failed disk makes a broker unready, but a restart
   would not help.
-- /readyz: 200 while clients are served and no log directory has failed, else 503 with the reasons,
-  one per line.
+- /readyz: 200 while clients are served, a controller is known, no log directory has failed, and no
+  error requires a restart; else 503 with the reasons, one per line.
 - /metrics: Prometheus's text format or OpenMetrics, as the request accepts, and gzip; made in short
   slices of time, so that no record waits for a scrape.
 """
@@ -107,8 +107,8 @@ class HttpServer:
         slices = TimeSlices()
         async for metric, samples in self._families(slices):
             yield format_header(metric, open_metrics=open_metrics)
-            async for some in slices.batches(samples):
-                yield format_samples(metric, some)
+            async for batch in slices.batches(samples):
+                yield format_samples(metric, batch)
         if open_metrics:
             yield OPEN_METRICS_END
 

@@ -47,7 +47,7 @@ def fill_gaps(log: LogState) -> None:
     """
     for segment, following in pairwise(log.segments):
         try:
-            end = _end_of(log, segment)
+            end = _repair_and_find_end(log, segment)
             if end < following.base <= segment.base + MAX_INT32:
                 _fill(log, segment, end, following.base)
         except CorruptSegment as error:
@@ -59,7 +59,7 @@ def fill_gaps(log: LogState) -> None:
             segment.unload_indexes()
 
 
-def _end_of(log: LogState, segment: Segment) -> int:
+def _repair_and_find_end(log: LogState, segment: Segment) -> int:
     try:
         return segment.next_offset()
     except CorruptSegment as error:

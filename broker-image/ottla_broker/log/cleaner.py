@@ -90,15 +90,15 @@ class Cleaner:
                 await asyncio.sleep(config.backoff_ms / 1000)
 
     def forget_log(self, topic: str, partition: int) -> None:
-        """Drops the state of a deleted log, because a log that is created later under its name is
-        another one.
+        """Drops the state of a log that was deleted, moved away, truncated or replaced by another
+        of the same name.
         """
         self.uncleanable.pop((topic, partition), None)
         self._checkpointed.pop((topic, partition), None)
         self._is_file_stale |= self.checkpoints.pop((topic, partition), None) is not None
 
     async def clean_filthiest_log(self) -> CleanerStats | None:
-        """Cleans one log; None when none needs it, or when the cleaning failed or was stopped by a
+        """Cleans one log; None if no log needs it, or if the cleaning failed or was stopped by a
         change of the log.
 
         A failure concerns its log alone: the log becomes `uncleanable` or goes offline, or is tried
@@ -236,10 +236,10 @@ class Cleaner:
             raise
 
     async def _write_checkpoints(self) -> None:
-        known = {partition: at for partition, at in self.checkpoints.items() if partition in self.logs}
-        self.checkpoints, self._is_file_stale = known, False
+        remaining = {partition: at for partition, at in self.checkpoints.items() if partition in self.logs}
+        self.checkpoints, self._is_file_stale = remaining, False
         try:
-            await self._run_in_thread(self.storage.disk.replace_file, self.path, encode_offsets(known))
+            await self._run_in_thread(self.storage.disk.replace_file, self.path, encode_offsets(remaining))
         except OSError:
             self._is_file_stale = True
             raise

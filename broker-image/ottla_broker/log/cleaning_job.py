@@ -69,8 +69,8 @@ class SourceSegment(msgspec.Struct, frozen=True):
     def reopen(self, files: OpenFiles) -> Segment:
         """The segment through the cleaning's own open files: those of the log belong to the event
         loop's thread."""
-        of = self.segment
-        return Segment(files, of.directory, of.base, size=self.summary.size, created_ms=of.created_ms)
+        own = self.segment
+        return Segment(files, own.directory, own.base, size=self.summary.size, created_ms=own.created_ms)
 
 
 class CleaningJob(msgspec.Struct, frozen=True):

@@ -72,21 +72,21 @@ def choose_range(
         # Never cleaned, or the log was truncated at either end since.
         checkpoint = start
     uncleanable = first_uncleanable(segments, config, checkpoint, stable=stable, now_ms=now_ms)
-    dirty = clean = 0
+    dirty_bytes = clean_bytes = 0
     overdue = False
     newest_allowed = now_ms - max(config.max_compaction_lag_ms, 0)
     for segment, following in pairwise(segments):
         if segment.base >= uncleanable:
             break
         if segment.base < checkpoint:
-            clean += segment.size
+            clean_bytes += segment.size
         if following.base > checkpoint:
-            dirty += segment.size
+            dirty_bytes += segment.size
             overdue |= 0 < segment.first_timestamp < newest_allowed
-    if not dirty:
+    if not dirty_bytes:
         return None
-    found = DirtyRange(checkpoint, uncleanable, clean, dirty, overdue)
-    return found if overdue or found.dirty_ratio > config.min_cleanable_dirty_ratio else None
+    dirty_range = DirtyRange(checkpoint, uncleanable, clean_bytes, dirty_bytes, overdue)
+    return dirty_range if overdue or dirty_range.dirty_ratio > config.min_cleanable_dirty_ratio else None
 
 
 def first_uncleanable(

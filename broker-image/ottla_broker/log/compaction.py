@@ -109,7 +109,7 @@ class CleanedTransactions:
         self._next = 0
         # By producer: its aborted transaction, and whether a batch of it was read.
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
-        # Producers of whose committed transaction a batch was read.
+        # Producers with a committed transaction of which a batch was read.
         self._committed: set[int] = set()
         self.kept: list[AbortedTransaction] = []
 
@@ -202,7 +202,7 @@ class CompactionFilter:
         stats.records_read += header.count
         stats.bytes_read += header.size
         if header.base_offset > self.offsets.latest:
-            self._keep_later_batch(batch, header)
+            self._observe_later_batch(batch, header)
             kept: Buffer | None = batch
             count = header.count
         elif header.is_control:
@@ -214,9 +214,9 @@ class CompactionFilter:
             stats.bytes_kept += len(kept)
         return kept
 
-    def _keep_later_batch(self, batch: Buffer, header: BatchHeader) -> None:
-        """Keeps a batch after the mapped offsets unchanged. It may end a transaction that began
-        before.
+    def _observe_later_batch(self, batch: Buffer, header: BatchHeader) -> None:
+        """Called for a batch after the mapped offsets, which stays unchanged. It may end a
+        transaction that began before.
         """
         if not header.is_control:
             self.transactions.on_data_batch(header)

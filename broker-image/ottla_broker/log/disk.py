@@ -167,7 +167,7 @@ class OsFile:
 class OsLock:
     """A POSIX record lock, the kind that Apache Kafka takes: the two exclude each other.
 
-    Such locks do not exclude within one process; `_held` does.
+    Such locks do not exclude each other within one process; `_held` does that.
     """
 
     __slots__ = ("_fd", "_path")

@@ -133,8 +133,8 @@ class LogDir:
             disk.remove(clean_shutdown)
         self._unloaded = {name: read_offsets(disk, f"{self.path}/{name}") for name in _CHECKPOINTS}
         folders = disk.list(self.path)
-        found = {f"{self.path}/{one}": file_names.parse_future_folder_name(one) for one in folders}
-        self.interrupted_moves = {path: key for path, key in found.items() if key is not None}
+        partition_of_folder = {f"{self.path}/{one}": file_names.parse_future_folder_name(one) for one in folders}
+        self.interrupted_moves = {path: key for path, key in partition_of_folder.items() if key is not None}
         self.folders_to_delete += [f"{self.path}/{one}" for one in folders if one.endswith(file_names.DELETE_FOLDER)]
 
     def load(
@@ -199,7 +199,7 @@ class LogDir:
         INCONSISTENT_TOPIC_ID if the folder belongs to an earlier topic of that name."""
         existing = self.logs.get((topic, partition))
         if existing is not None:
-            self._require_topic_id(existing, topic_id)
+            self._check_or_set_topic_id(existing, topic_id)
             existing.set_config(config)
             return existing
         directory = f"{self.path}/{file_names.partition_folder(topic, partition)}"
@@ -214,7 +214,7 @@ class LogDir:
         self.logs[topic, partition] = log
         return log
 
-    def _require_topic_id(self, log: PartitionLog, topic_id: UUID | None) -> None:
+    def _check_or_set_topic_id(self, log: PartitionLog, topic_id: UUID | None) -> None:
         if topic_id is None or log.topic_id == topic_id:
             return
         if log.topic_id is not None:

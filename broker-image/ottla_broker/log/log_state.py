@@ -77,8 +77,8 @@ class LogState:
 
     `start`: log start offset; `end`: log end offset, which the next record gets. `failure`: why the
     partition is offline (KAFKA_STORAGE_ERROR) or that it was deleted (UNKNOWN_TOPIC_OR_PARTITION);
-    None while it works. Operations raise it. `files_to_delete`: (wall time in ms from which on to
-    remove it, path) of each file that was renamed to `.deleted`. `is_checkpoint_stale`: an offset
+    None while it works. Operations raise it. `files_to_delete`: (wall time in ms when it is due to
+    be removed, path) of each file that was renamed to `.deleted`. `is_checkpoint_stale`: an offset
     changed since the directory's checkpoint files were written. `is_moving`: the log is being
     copied to another log directory, and compaction waits.
     """

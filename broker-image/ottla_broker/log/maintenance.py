@@ -20,7 +20,7 @@ from ottla_broker.wire.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES: Final = 16 << 20
-"""Bytes of unflushed log from which on a checkpoint flushes it: they bound what a restart after a
+"""Unflushed bytes of a log above which a checkpoint flushes it. They bound what a restart after a
 crash has to read."""
 LOGS_PER_SLICE: Final = 250
 """Logs that a slice visits before other tasks may run: about 0.05 ms, if there is nothing to do for
@@ -59,17 +59,18 @@ class LogDirMaintenance:
         self._disk = directory.storage.disk
 
     async def run(self) -> None:
-        """Runs until cancelled. What fails with a KafkaError is logged, and done again the next
-        time."""
-        each = self.intervals
+        """Runs until cancelled. A job that fails with a KafkaError is logged, and runs again the
+        next time.
+        """
+        intervals = self.intervals
         jobs: tuple[tuple[int, Callable[[], Awaitable[None]]], ...] = (
             (0, self.checkpoint_rolled_logs),
             (0, self.sync_overdue_logs),
-            (each.watermark_checkpoint_ms, self.write_high_watermarks),
-            (each.watermark_checkpoint_ms, self.remove_deleted_files),
-            (each.flush_checkpoint_ms, self.write_recovery_points),
-            (each.retention_check_ms, self.apply_retention),
-            (each.producer_check_ms, self.remove_expired_producers),
+            (intervals.watermark_checkpoint_ms, self.write_high_watermarks),
+            (intervals.watermark_checkpoint_ms, self.remove_deleted_files),
+            (intervals.flush_checkpoint_ms, self.write_recovery_points),
+            (intervals.retention_check_ms, self.apply_retention),
+            (intervals.producer_check_ms, self.remove_expired_producers),
         )
         loop = asyncio.get_running_loop()
         due = [loop.time() + period / 1000 for period, _ in jobs]
@@ -119,6 +120,7 @@ class LogDirMaintenance:
             logger.error("flush of %s-%d: %s", log.topic, log.partition, error.message)
 
     async def write_high_watermarks(self) -> None:
+        """Writes the high watermarks and log starts of all logs, if an offset of a log changed."""
         changed = [log async for log in self._working_logs() if log.is_checkpoint_stale]
         if changed:
             for log in changed:
@@ -127,7 +129,7 @@ class LogDirMaintenance:
 
     async def write_recovery_points(self) -> None:
         """Checkpoints the logs that have more than CHECKPOINT_BYTES above their recovery points,
-        then writes the recovery points of all."""
+        then writes all checkpoint files."""
         async for log in self._working_logs():
             if log.end > log.recovery_point and log.size_from(log.recovery_point) > CHECKPOINT_BYTES:
                 await self._flush(log, log.checkpoint())

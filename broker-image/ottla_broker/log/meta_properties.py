@@ -45,20 +45,20 @@ def load_or_create_identity(
     Raises LogDirError if the directory belongs to another broker or cluster or the file has another
     version; ValueError if the file cannot be parsed; OSError."""
     file = f"{path}/{file_names.META_PROPERTIES}"
-    found = read_properties(disk, file)
-    if found and found.get("version") != META_VERSION:
-        raise LogDirError(f"{file}: version {found.get('version')!r}; only {META_VERSION} is known")
-    if "node.id" in found and found["node.id"] != str(node_id):
-        raise LogDirError(describe_mismatch(file, "node.id", found["node.id"], str(node_id)))
-    known = found.get("cluster.id")
-    if known is not None and cluster_id is not None and known != cluster_id:
-        raise LogDirError(describe_mismatch(file, "cluster.id", known, cluster_id))
-    directory_id = uuid_from_text(found["directory.id"]) if "directory.id" in found else runtime.new_uuid()
-    cluster_id = known if known is not None else cluster_id
+    stored = read_properties(disk, file)
+    if stored and stored.get("version") != META_VERSION:
+        raise LogDirError(f"{file}: version {stored.get('version')!r}; only {META_VERSION} is known")
+    if "node.id" in stored and stored["node.id"] != str(node_id):
+        raise LogDirError(describe_mismatch(file, "node.id", stored["node.id"], str(node_id)))
+    stored_cluster_id = stored.get("cluster.id")
+    if stored_cluster_id is not None and cluster_id is not None and stored_cluster_id != cluster_id:
+        raise LogDirError(describe_mismatch(file, "cluster.id", stored_cluster_id, cluster_id))
+    directory_id = uuid_from_text(stored["directory.id"]) if "directory.id" in stored else runtime.new_uuid()
+    cluster_id = stored_cluster_id if stored_cluster_id is not None else cluster_id
     properties = identity_properties(node_id, cluster_id, directory_id)
-    if not properties.items() <= found.items():
-        write_identity(disk, path, found | properties)
-    return LogDirIdentity(directory_id, cluster_id, found.get(PREVIOUS_CLUSTER_ID))
+    if not properties.items() <= stored.items():
+        write_identity(disk, path, stored | properties)
+    return LogDirIdentity(directory_id, cluster_id, stored.get(PREVIOUS_CLUSTER_ID))
 
 
 def describe_mismatch(file: str, key: str, found: str, expected: str) -> str:

@@ -15,8 +15,10 @@ MIN_OPEN_FILES: Final = 16
 
 
 def default_limit() -> int:
-    """Half of the descriptors that this process may have; the others are for connections. At least
-    MIN_OPEN_FILES, at most MAX_OPEN_FILES."""
+    """Half of the descriptors that this process may have, at least MIN_OPEN_FILES and at most
+    MAX_OPEN_FILES. With one log directory the others are for connections. Each further directory
+    has a set of its own, and so has each cleaning.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else max(min(soft // 2, MAX_OPEN_FILES), MIN_OPEN_FILES)
 

@@ -97,7 +97,7 @@ class PartitionLog(LogState):
         if fields[1] + LOG_OVERHEAD != size:
             return self._append_several(records, leader_epoch, now_ms, from_client)
         config = self.config
-        if fields[3] != MAGIC:  # before its size, as in Kafka, which finds batches by it
+        if fields[3] != MAGIC:  # before the size, as in Kafka, which finds batches by this byte
             refuse_magic(fields[3])
         if from_client:
             validate_base_offset(fields)

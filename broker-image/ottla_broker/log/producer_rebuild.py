@@ -104,16 +104,16 @@ def restore_recent_batches(log: LogState, producer: ProducerStateEntry) -> None:
     producer.has_all_batches = True
     if not producer.batches:
         return
-    found: list[BatchMetadata] = []
+    batches: list[BatchMetadata] = []
     last = producer.batches[-1].last_offset
     budget = SEARCH_BYTES
     at = log.segments.index_of_offset(last)
-    while at >= 0 and budget > 0 and len(found) < BATCHES_TO_RETAIN:
+    while at >= 0 and budget > 0 and len(batches) < BATCHES_TO_RETAIN:
         segment = log.segments[at]
         stop = segment.offsets.lookup_position(last) + log.config.max_message_bytes
         start = segment.offsets.batch_boundary(max(min(stop, segment.size) - budget, 0), last)
         with log.storage_errors("read", segment.path, last):
-            found = [
+            batches = [
                 BatchMetadata(
                     (header.base_sequence + header.last_offset_delta) % SEQUENCE_COUNT,
                     header.last_offset,
@@ -124,9 +124,9 @@ def restore_recent_batches(log: LogState, producer: ProducerStateEntry) -> None:
                 if (header.producer_id, header.producer_epoch) == (producer.producer_id, producer.epoch)
                 and header.base_sequence >= 0
                 and header.last_offset <= last
-            ] + found
+            ] + batches
         budget -= segment.size - start
         at -= 1
-    if found:
+    if batches:
         producer.batches.clear()
-        producer.batches.extend(found[-BATCHES_TO_RETAIN:])
+        producer.batches.extend(batches[-BATCHES_TO_RETAIN:])

@@ -27,7 +27,7 @@ NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
 EPOCH_BUMP_VERSION: Final = 2
-"""The transaction version from which on each end of a transaction raises the producer's epoch
+"""The first transaction version in which each end of a transaction raises the producer's epoch
 (KIP-890).
 """
 FIRST_RESERVED_PRODUCER_ID: Final = 1 << 62
@@ -205,8 +205,8 @@ class ProducerStates:
 
     def is_end_written(self, producer_id: int, epoch: int, transaction_version: int) -> bool:
         """True if an end marker is in the log already, and its coordinator sends it again
-        (KAFKA-19999). Always False below transaction version 2, from which on each end of a
-        transaction raises the epoch. Raises KafkaError INVALID_PRODUCER_EPOCH if the open
+        (KAFKA-19999). Always False below transaction version 2, in which each end of a transaction
+        raises the epoch. Raises KafkaError INVALID_PRODUCER_EPOCH if the open
         transaction is later than the marker's (KIP-1228).
         """
         producer = self._producers.get(producer_id)
@@ -307,7 +307,9 @@ class ProducerStates:
             }
 
     def keep_unreplicated_transactions(self, before: "ProducerStates", end: int) -> None:
-        """Takes over the transactions whose marker is below `end`. Snapshots do not have them."""
+        """Takes over from `before` the unreplicated transactions whose marker is below `end`.
+        Snapshots do not have them.
+        """
         self._unreplicated_txns |= {
             first: marker for first, marker in before._unreplicated_txns.items() if marker < end
         }

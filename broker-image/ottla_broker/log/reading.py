@@ -1,5 +1,5 @@
-"""Reading a log from its files: batches by offset, where the tail in memory does not reach, records
-by time (KIP-79, KIP-734), and aborted transactions.
+"""Reading a log from its files: batches by offset (those that are not in the tail in memory),
+records by time (KIP-79, KIP-734), and aborted transactions.
 
 If files cannot be read or batch headers are corrupt, every function raises KafkaError
 KAFKA_STORAGE_ERROR. That takes the partition offline, unless the disk is full or file descriptors

@@ -15,7 +15,7 @@ from ottla_broker.wire.batch import LOG_APPEND_TIME_FLAG, NO_TIMESTAMP, BatchHea
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.records import decompress_records, iter_record_spans
 
-# A compressed batch of a few kilobytes can hold millions of records; the response must not.
+# A compressed batch of a few kilobytes can hold millions of records; a response must not name all.
 MAX_RECORD_ERRORS: Final = 10_000
 
 RecordError = tuple[int, str]
@@ -51,20 +51,20 @@ def validate_records(data: Buffer, header: BatchHeader, config: LogConfig, now_m
     """Raises InvalidRecords; KafkaError INVALID_RECORD if the records do not parse,
     MESSAGE_TOO_LARGE and UNSUPPORTED_COMPRESSION_TYPE as `decompress_records` does."""
     try:
-        found = list(islice(_iter_record_errors(data, header, config, now_ms), MAX_RECORD_ERRORS))
+        record_errors = list(islice(_iter_record_errors(data, header, config, now_ms), MAX_RECORD_ERRORS))
     except KafkaError as error:
         if error.code is ErrorCode.corrupt_message:
             # The CRC is right: the client wrote the batch so, and must not send it again.
             raise KafkaError(ErrorCode.invalid_record, error.message) from error
         raise
-    if found:
-        has_invalid_timestamp = any(code is ErrorCode.invalid_timestamp for code, _ in found)
-        count = f"{len(found)}" if len(found) < MAX_RECORD_ERRORS else f"{MAX_RECORD_ERRORS} or more"
-        _, (first, reason) = found[0]
+    if record_errors:
+        has_invalid_timestamp = any(code is ErrorCode.invalid_timestamp for code, _ in record_errors)
+        count = f"{len(record_errors)}" if len(record_errors) < MAX_RECORD_ERRORS else f"{MAX_RECORD_ERRORS} or more"
+        _, (first, reason) = record_errors[0]
         raise InvalidRecords(
             ErrorCode.invalid_timestamp if has_invalid_timestamp else ErrorCode.invalid_record,
             f"{count} of {header.count} records are invalid, first record {first}: {reason}",
-            [error for _, error in found],
+            [error for _, error in record_errors],
         )
 
 

@@ -17,8 +17,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 
 def delete_records_before(log: LogState, offset: int) -> int:
-    """Advances the log start offset to `offset`, if it is lower, and returns it. Raises KafkaError:
-    OFFSET_OUT_OF_RANGE above the high watermark or below 0."""
+    """Advances the log start offset to `offset`, if that is higher. Returns the log start offset.
+    Raises KafkaError: OFFSET_OUT_OF_RANGE above the high watermark or below 0."""
     if offset > log.high_watermark or offset < 0:
         raise KafkaError(
             ErrorCode.offset_out_of_range, f"cannot delete up to {offset}: the high watermark is {log.high_watermark}"

@@ -25,9 +25,10 @@ class SchemaIds(Protocol):
 
 
 def validate_schema_ids(records: Buffer, topic: str, config: LogConfig, ids: SchemaIds | None) -> None:
-    """Raises KafkaError: INVALID_RECORD for a record without an id or with an unknown one, and if
-    `ids` is None, because this broker has no schema registry; NOT_ENOUGH_REPLICAS, so that
-    producers retry, while this broker does not know all schemas; those of `decompress_records`.
+    """Raises KafkaError: INVALID_RECORD for a key or value that is not null and has no id or an
+    unknown one, and if `ids` is None, because this broker has no schema registry;
+    NOT_ENOUGH_REPLICAS, so that producers retry, while this broker does not know all schemas; those
+    of `decompress_records`.
     """
     if ids is None:
         raise KafkaError(
@@ -51,13 +52,13 @@ def _check(frame: bytes, subject: str, index: int, ids: SchemaIds) -> None:
     if len(frame) < FRAME.size or frame[0] != MAGIC_BYTE:
         raise KafkaError(ErrorCode.invalid_record, f"record {index} has no schema id, and subject {subject} needs one")
     _, schema_id = FRAME.unpack(frame)
-    known = ids.is_known(subject, schema_id)
-    if known is None:
+    is_known = ids.is_known(subject, schema_id)
+    if is_known is None:
         raise KafkaError(
             ErrorCode.not_enough_replicas,
             f"this broker does not know yet whether subject {subject} has schema id {schema_id}",
         )
-    if not known:
+    if not is_known:
         raise KafkaError(
             ErrorCode.invalid_record, f"record {index} has schema id {schema_id}, which subject {subject} does not have"
         )

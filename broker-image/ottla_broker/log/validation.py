@@ -200,13 +200,13 @@ def needs_conversion(header: BatchHeader, config: LogConfig) -> bool:
 
 
 def _codec_to_change_to(header: BatchHeader, config: LogConfig) -> Compression | None:
-    """None to leave the batch's codec. Control batches stay as their coordinator wrote them."""
+    """None: the batch keeps its codec. Control batches stay as their coordinator wrote them."""
     codec = _CODECS.get(config.compression_type)
     return None if header.is_control or codec == header.attributes & COMPRESSION_MASK else codec
 
 
 def convert_batch(data: Buffer, header: BatchHeader, config: LogConfig, *, now_ms: int) -> Buffer:
-    """The batch as the topic's settings require it: unchanged if it already is.
+    """The batch as the topic's settings require it, unchanged if they require no change.
 
     It gets the topic's codec. With LogAppendTime the attributes and the largest timestamp change
     and the records do not: readers take the batch's time for each of them. The CRC covers all of

@@ -29,7 +29,7 @@ AUDIT_DROPPED = counter(
     "ottla_audit_dropped_lines_total",
     "Lines of the audit log that were not written: there were too many at a time, or a write failed.",
 )
-_QUOTA_DOC = "by client quota and entity; above a thousand entities the rest is (others)."
+_QUOTA_DOC = "by client quota and entity; above a thousand pairs of these the rest is (others)."
 THROTTLED = counter(
     "ottla_client_quota_throttled_total",
     f"Requests, or connections of an IP address, that were throttled, {_QUOTA_DOC}",

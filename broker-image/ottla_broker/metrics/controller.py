@@ -28,4 +28,4 @@ FENCED_BROKERS = gauge(
     "kafka_controller_kafkacontroller_fencedbrokercount",
     "Registered brokers that are fenced; reported by the controller.",
 )
-BROKER_STATE = gauge("kafka_server_kafkaserver_brokerstate", "1: starting, 3: running.")
+BROKER_STATE = gauge("kafka_server_kafkaserver_brokerstate", "1: starting or stopping, 3: running.")

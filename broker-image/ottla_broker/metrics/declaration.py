@@ -30,7 +30,7 @@ METRICS: list[Metric] = []
 
 
 def metric(kind: Kind, name: str, doc: str, *labels: str) -> Metric:
-    """Declares a metric, once."""
+    """Declares a metric. Called once for each."""
     declared = Metric(name, kind, doc, labels)
     METRICS.append(declared)
     return declared

@@ -12,9 +12,9 @@ class PartitionTraffic:
     on it.
 
     `bytes_in` and `bytes_out` count clients, `replication_in` what this broker fetched as a
-    follower, `replication_out` what its followers fetched. `produce_requests` and `fetch_requests`
-    count the partition in requests of clients that write to it as the leader or read from it,
-    `failed_produce_requests` in those whose records it rejected.
+    follower, `replication_out` what its followers fetched. `produce_requests` counts clients'
+    appends that this broker was asked for as the leader, `failed_produce_requests` those that it
+    rejected, and `fetch_requests` clients' reads that found records.
     """
 
     messages_in: int = 0

@@ -214,11 +214,11 @@ def _report_text(ctx: RequestContext, kind: str, changes: Mapping[str, str | Non
 async def _check_certificates(ctx: RequestContext, changes: Mapping[str, str | None]) -> None:
     """Raises INVALID_REQUEST if this broker's listeners could not use changed certificates."""
     runtime, config = ctx.broker.runtime, ctx.broker.config
-    found = await runtime.run_in_thread(
+    problems = await runtime.run_in_thread(
         lambda: list(find_certificate_problems(config, changes, runtime.now_ms() / 1000))
     )
-    if found:
-        raise KafkaError(ErrorCode.invalid_request, "; ".join(found))
+    if problems:
+        raise KafkaError(ErrorCode.invalid_request, "; ".join(problems))
 
 
 def _key(resource: NamedResource) -> tuple[int, str]:

@@ -16,8 +16,8 @@ WRONG_BROKER_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorC
 def current_leader(context: RequestContext, topic: str | UUID, partition: int) -> tuple[int, int] | None:
     """(id, epoch); None while there is no leader, as far as this broker knows."""
     image = context.broker.image
-    found = image.topic_by_id(topic) if isinstance(topic, UUID) else image.topics.get(topic)
-    registration = None if found is None else found.partitions.get(partition)
+    topic_image = image.topic_by_id(topic) if isinstance(topic, UUID) else image.topics.get(topic)
+    registration = None if topic_image is None else topic_image.partitions.get(partition)
     if registration is None or registration.leader == NO_LEADER:
         return None
     return registration.leader, registration.leader_epoch

@@ -211,7 +211,7 @@ class DelayedFetch:
     """A fetch that waits for records: one timer, and callbacks among its partitions' waiters.
     Nothing of it remains when it is answered or its connection is closed."""
 
-    __slots__ = ("_checking", "_fetch", "_loop", "_missing", "_sizes", "_timer", "response")
+    __slots__ = ("_checking", "_fetch", "_loop", "_missing_bytes", "_sizes", "_timer", "response")
 
     def __init__(self, fetch: Fetch, loop: asyncio.AbstractEventLoop) -> None:
         self._fetch = fetch
@@ -225,9 +225,9 @@ class DelayedFetch:
         fetch = self._fetch
         fetch.session.wake = self._wake
         fetch.session.watch_changed()
-        self._missing = 1 if fetch.request.min_bytes <= 1 else fetch.missing_bytes
+        self._missing_bytes = 1 if fetch.request.min_bytes <= 1 else fetch.missing_bytes
         self._sizes: list[tuple[Partition, int, int]] = []
-        if self._missing > 1:
+        if self._missing_bytes > 1:
             partitions = [cached.partition for cached in fetch.session.changed if cached.partition is not None]
             self._sizes = [(one, one.log.size, one.leader_epoch) for one in partitions]
 
@@ -249,14 +249,14 @@ class DelayedFetch:
 
     def _may_be_enough(self) -> bool:
         """True if the logs have grown by the missing bytes, or have changed otherwise."""
-        if self._missing <= 1 or len(self._fetch.session.changed) > len(self._sizes):
+        if self._missing_bytes <= 1 or len(self._fetch.session.changed) > len(self._sizes):
             return True
         grown = 0
         for partition, size, epoch in self._sizes:
             if partition.leader_epoch != epoch or not partition.is_leader:
                 return True
             grown += partition.log.size - size
-        return grown >= self._missing
+        return grown >= self._missing_bytes
 
     def _expire(self) -> None:
         if not self.response.done():

@@ -17,7 +17,7 @@ def is_consumer_protocol_enabled(ctx: RequestContext) -> bool:
 
 
 def client_host(ctx: RequestContext) -> str:
-    """The address of a member as Java prints it, and Kafka's tools show it."""
+    """The address of a member in Java's form, with a slash in front, which Kafka's tools show."""
     return f"/{ctx.connection.host}"
 
 

@@ -12,9 +12,9 @@ of all partitions.
   `<mirror>/source.topic`, `<mirror>/source.partitions` (their number) and `<mirror>/<partition>`
   (`PartitionStatus` as JSON, whose `end` is the offset of the source up to which it was copied).
 
-Of a mirror (resource type 101) the controller describes `trouble`, why the source cannot be read,
-`target.error`, the error of this cluster that ended the last synchronisation, and `refused`, JSON
-of the topics that are not mirrored and why.
+The controller describes a mirror (resource type 101) by `trouble` (why the source cannot be read),
+`target.error` (the error of this cluster that ended the last synchronisation), and `refused` (JSON
+of the topics that are not mirrored, with the reasons).
 """
 
 from collections.abc import Iterable, Iterator
@@ -55,10 +55,12 @@ error.
 
 class PartitionStatus(msgspec.Struct, frozen=True, rename="camel"):
     """`end`: the log's end offset here, or after a failover the first offset of this cluster's own
-    records. `source_end`: the source's high watermark as last read. `lag_seconds`: how long records
-    have been missing here. `diverging`: number of records that are here and not at the source.
-    `lag_bytes`: an estimate. `silent_seconds`: time since the source's last response. `why`: why
-    the state is not the desired one."""
+    records; of appended records, the offset of the source up to which it was copied. `source_end`:
+    the source's high watermark as last read. `lag_seconds`: how long records have been missing
+    here. `diverging`: number of records that are here and not at the source. `lag_bytes`: an
+    estimate. `silent_seconds`: time since the source's last response. `why`: why the state is not
+    the desired one.
+    """
 
     state: State
     end: int
@@ -214,7 +216,7 @@ def _epoch_history(image: MetadataImage, mirrored: MirroredTopicRecord, partitio
 
 def _latest_sources(sources: Iterable[AppendedSourceRecord]) -> dict[str, AppendedSourceRecord]:
     """The sources that mirrors of this cluster append, by mirror. Of a topic that was created again
-    at the source, only the present one.
+    at the source, only the present one is included.
     """
     own = (source for source in sources if not source.carried)
     return {source.mirror: source for source in sorted(own, key=lambda one: not one.ended)}

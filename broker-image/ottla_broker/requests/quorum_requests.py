@@ -25,7 +25,7 @@ def metadata_partition(topics: Iterable[tuple[TopicName, Sequence[P]]]) -> tuple
 
 
 def check_cluster_id(ctx: RequestContext, cluster_id: str | None) -> None:
-    """Raises INCONSISTENT_CLUSTER_ID for another cluster."""
+    """Raises INCONSISTENT_CLUSTER_ID for the id of another cluster. None is allowed."""
     if cluster_id not in (None, ctx.broker.cluster_id):
         raise KafkaError(
             ErrorCode.inconsistent_cluster_id, f"the request is for cluster {cluster_id}, not {ctx.broker.cluster_id}"
@@ -33,8 +33,8 @@ def check_cluster_id(ctx: RequestContext, cluster_id: str | None) -> None:
 
 
 async def set_auto_join(ctx: RequestContext, broker: int, value: str | None) -> None:
-    """Sets, or with None removes, whether leaders of the metadata log make a broker a voter by
-    themselves. Kept in the metadata log, so that the next leader knows it too.
+    """Sets `controller.quorum.auto.join.enable` of one broker; None removes it. The value is kept
+    in the metadata log, so that the next leader knows it too.
     """
     changes = {CONTROLLER_QUORUM_AUTO_JOIN_ENABLE.name: value}
     await ctx.broker.active_controller().alter_configs(BROKER_RESOURCE, str(broker), changes)

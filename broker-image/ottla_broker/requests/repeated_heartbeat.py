@@ -63,7 +63,7 @@ class RepeatableHeartbeat:
             return None
         try:
             return _run(self, int.from_bytes(frame[CORRELATION_ID], signed=True), epoch)
-        except KafkaError:  # the coordinator serves nothing: the error is that of the parsed heartbeat
+        except KafkaError:  # the coordinator does not serve the group; the parsed heartbeat gets the error
             return None
 
 

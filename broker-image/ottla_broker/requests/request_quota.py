@@ -96,7 +96,7 @@ class RequestQuota:
 
     def with_throttle_time(self, response: Any) -> Any:
         """The response with the throttle time in it. If the controller has put a longer one there,
-        that counts.
+        that stays, and the connection is muted for it.
         """
         message: type = type(response)
         if "throttle_time" not in {one.name for one in schema_of(message).all_fields}:

@@ -26,7 +26,7 @@ class RequestTrace(Protocol):
         """Called when `response` waits for replicas."""
 
     def end(self, queue_s: float, began_s: float, handled_s: float, *, has_waited: bool) -> None:
-        """Called when the response is written to the socket, or when there is none: how long the
-        request was queued, when its handler began, and when that returned. `has_waited`: the
-        response was not ready then.
+        """Called when the response is written to the socket, or when there is none. `queue_s`: how
+        long the request was queued. `began_s`, `handled_s`: when its handler began and returned.
+        `has_waited`: the response was not ready when the handler returned.
         """

@@ -29,9 +29,9 @@ Acknowledgements = Mapping[TopicIdPartition, Sequence[Acknowledgement]]
 
 def share_groups_of(ctx: RequestContext) -> ShareGroups:
     """The parts of the broker that serve share groups."""
-    found = ctx.broker.share_groups
-    assert isinstance(found, ShareGroups)
-    return found
+    share_groups = ctx.broker.share_groups
+    assert isinstance(share_groups, ShareGroups)
+    return share_groups
 
 
 async def close_session(ctx: RequestContext, session: ShareSession) -> None:

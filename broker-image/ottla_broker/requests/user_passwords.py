@@ -36,8 +36,8 @@ class UserPasswords:
             return are_equal(password.encode(), expected.encode())
         mechanisms = [MECHANISMS[one] for one in sasl.mechanisms if one in MECHANISMS]
         # One after the other, also for unknown users, so that the time does not show which exist.
-        found = [await self._matches_scram(mechanism, name, password) for mechanism in mechanisms]
-        return any(found)
+        matches = [await self._matches_scram(mechanism, name, password) for mechanism in mechanisms]
+        return any(matches)
 
     async def _matches_scram(self, mechanism: ScramMechanism, name: str, password: str) -> bool:
         stored = self._broker.image.scram_credentials.get((name, mechanism))

@@ -71,20 +71,20 @@ class BrokerLogAudit:
         self.dropped = 0
         self._now_s = now_s
         self._second = 0
-        self._lines = 0
+        self._line_count = 0
         self._unreported = 0
 
     def record(self, event: AuditEvent) -> None:
         if not logger.isEnabledFor(logging.INFO):
             return
         if (second := int(self._now_s())) != self._second:
-            self._second, self._lines = second, 0
+            self._second, self._line_count = second, 0
             self._report()
-        if self._lines >= MAX_LOGGED_LINES:
+        if self._line_count >= MAX_LOGGED_LINES:
             self.dropped += 1
             self._unreported += 1
             return
-        self._lines += 1
+        self._line_count += 1
         logger.info(msgspec.json.encode(event).decode())
 
     async def close(self) -> None:

@@ -25,7 +25,9 @@ from ottla_broker.security.token_bucket import TokenBucket
 MAX_IDLE: Final = 10_000
 """Number of buckets, and of clients, up to which idle ones are not removed."""
 MAX_REPORTED: Final = 1_000
-"""Entities with throttle metrics of their own. Throttling of further ones counts for OTHERS."""
+"""Number of `Usage` keys with throttle metrics of their own. Throttling of further ones counts for
+OTHERS.
+"""
 OTHERS: Final = "(others)"
 
 Usage = tuple[str, str, str]
@@ -125,7 +127,9 @@ class ClientQuotaManager:
     _purge_above: int = MAX_IDLE
 
     def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Sets the quotas of the metadata. The use of clients so far still counts."""
+        """Sets the quotas of the metadata. The use of clients so far still counts, unless no quota
+        is left.
+        """
         self._quotas = quotas
         self.is_active = bool(quotas)
         self._clients.clear()
@@ -173,8 +177,8 @@ class ClientQuotaManager:
         for usage, totals in self.throttled.items():
             if totals.count:
                 quota = self._used.get(usage)
-                known = (0.0, 0.0) if quota is None else (quota.limit, quota.throttle_time_s(now_s))
-                yield ThrottledUsage(usage, totals, *known)
+                limit_and_time = (0.0, 0.0) if quota is None else (quota.limit, quota.throttle_time_s(now_s))
+                yield ThrottledUsage(usage, totals, *limit_and_time)
 
     def _quota(self, usage: Usage, limit: float) -> Quota:
         if (quota := self._used.get(usage)) is None:

@@ -93,8 +93,8 @@ class MatchType(IntEnum):
 
 
 class QuotaFilter(msgspec.Struct, frozen=True):
-    """Selects entities. `names`: the name that each type must have; `types`: types that must be
-    there, with any name; `is_strict`: the entity has no other types."""
+    """Selects entities. `names`: the name that an entity must have of each type, None for the
+    default; `types`: types that it must have, with any name; `is_strict`: it has no other types."""
 
     names: Mapping[str, str | None]
     types: frozenset[str]

@@ -117,7 +117,7 @@ class SaslSession:
         return is_valid or api_key in ALLOWED_BEFORE_LOGIN
 
     def begin(self, mechanism: str, *, bare_tokens: bool) -> None:
-        """SaslHandshake. Raises UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE,
+        """Handles a SaslHandshake. Raises UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE,
         SASL_AUTHENTICATION_FAILED.
         """
         if self._exchange is not None or not self._may_authenticate():

@@ -43,7 +43,7 @@ MECHANISMS: Final = {mechanism.title: mechanism for mechanism in ScramMechanism}
 
 
 class ScramCredential(msgspec.Struct, frozen=True):
-    """The verifier of a password that the server stores: it can check a proof, and cannot be used
+    """The verifier that the server stores of a password: it can check a proof, and cannot be used
     to log in.
     """
 
@@ -124,9 +124,9 @@ class CredentialShapes:
     def find(self, mechanism: ScramMechanism) -> Sequence[CredentialShape]:
         at_s, shapes = self._shapes.get(mechanism, (-math.inf, ()))
         if self._now_s() - at_s > SHAPES_VALID_S:
-            found = self._credentials().items()
+            credentials = self._credentials().items()
             shapes = tuple(
-                sorted(CredentialShape(len(it.salt), it.iterations) for (_, of), it in found if of == mechanism)
+                sorted(CredentialShape(len(it.salt), it.iterations) for (_, of), it in credentials if of == mechanism)
             )
             self._shapes[mechanism] = self._now_s(), shapes
         return shapes
@@ -141,8 +141,8 @@ def decoy_credential(
     seed = compute_hmac("sha256", secret, username.encode())
     shape = shapes[int.from_bytes(seed[:8]) % len(shapes)] if shapes else DEFAULT_SHAPE
     salt = compute_shake256(b"salt " + seed, shape.salt_bytes)
-    unknown = compute_hmac(mechanism.digest, secret, b"key " + username.encode())
-    return ScramCredential(salt, unknown, unknown, shape.iterations)
+    decoy_key = compute_hmac(mechanism.digest, secret, b"key " + username.encode())
+    return ScramCredential(salt, decoy_key, decoy_key, shape.iterations)
 
 
 def parse_add_scram(text: str, salt: bytes) -> tuple[str, ScramMechanism, ScramCredential]:

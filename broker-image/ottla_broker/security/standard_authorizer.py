@@ -16,8 +16,8 @@ from ottla_broker.security.principal import Principal
 from ottla_broker.security.restricted_super_users import RestrictedSuperUsers
 
 MAX_CACHED_DECISIONS: Final = 20_000
-"""The cache is emptied when it has as many entries. They take some megabytes, and are more than the
-clients of a broker need at a time.
+"""The cache is emptied when it has this many entries. They take some megabytes, and are more than
+the clients of a broker need at a time.
 """
 PROBED_NAME: Final = "hardcode"
 """The resource name with which Kafka's `authorizeByResourceType` begins, so that super users and

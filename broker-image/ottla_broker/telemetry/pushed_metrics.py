@@ -45,7 +45,7 @@ class PushedMetrics:
 
     def __init__(self) -> None:
         self._clients: dict[UUID, _Client] = {}
-        self._series = 0
+        self._series_count = 0
         self.dropped = 0
         self.pushes = 0
 
@@ -66,33 +66,33 @@ class PushedMetrics:
         for point in points:
             key = point.name, point.kind, point.labels
             if (former := client.series.get(key)) is None:
-                if self._series >= MAX_SERIES or len(client.series) >= MAX_SERIES_OF_CLIENT:
+                if self._series_count >= MAX_SERIES or len(client.series) >= MAX_SERIES_OF_CLIENT:
                     self.dropped += 1
                     continue
-                self._series += 1
+                self._series_count += 1
             client.series[key] = point.value + (former or 0) if point.is_delta else point.value
         if not client.series:
             del self._clients[instance_id]
 
     def remove_expired(self, now_ms: int) -> None:
         for instance_id in [one for one, client in self._clients.items() if client.expires_ms <= now_ms]:
-            self._series -= len(self._clients.pop(instance_id).series)
+            self._series_count -= len(self._clients.pop(instance_id).series)
 
     async def families(self, now_ms: int, slices: TimeSlices) -> AsyncIterator[tuple[Metric, Iterable[Sample]]]:
         """Metrics with their samples, sorted by name. A series without one of its metric's labels
         gets the label with an empty value, which Prometheus treats as absent."""
         self.remove_expired(now_ms)
-        found: dict[str, list[tuple[dict[str, str], float]]] = {}
+        by_name: dict[str, list[tuple[dict[str, str], float]]] = {}
         kinds: dict[str, Literal["counter", "gauge"]] = {}
         names: dict[str, set[str]] = {}
         for client in list(self._clients.values()):
-            async for some in slices.batches(list(client.series.items())):
-                for (name, kind, labels), value in some:
+            async for batch in slices.batches(list(client.series.items())):
+                for (name, kind, labels), value in batch:
                     if kinds.setdefault(name, kind) == kind:  # one name has one type in Prometheus
                         values = dict(client.labels + labels)
-                        found.setdefault(name, []).append((values, value))
+                        by_name.setdefault(name, []).append((values, value))
                         names.setdefault(name, set()).update(values)
-        for name, series in sorted(found.items()):
+        for name, series in sorted(by_name.items()):
             metric = Metric(name, kinds[name], "Pushed by clients (KIP-714).", tuple(sorted(names[name])))
             yield metric, _samples(metric.labels, series)
 

@@ -7,7 +7,7 @@ import aiohttp
 from ottla_broker.tracing.span_exporter import RETRYABLE, CollectorUnavailable, SpansRefused
 
 TIMEOUT_S: Final = 10.0
-"""OpenTelemetry's default of one export."""
+"""OpenTelemetry's default timeout of an export."""
 PATH: Final = "/v1/traces"
 
 

@@ -22,7 +22,7 @@ class Sampler:
     clock: Callable[[], float]
     counts: TraceCounts
     _second_began_s: float = 0.0
-    _traces: int = 0  # in this second
+    _trace_count: int = 0  # in this second
 
     def is_sampled(self) -> bool:
         """True if the next request is traced. A request that only MAX_TRACES_PER_S excludes is
@@ -32,9 +32,9 @@ class Sampler:
             return False
         now_s = self.clock()
         if now_s - self._second_began_s >= 1:
-            self._second_began_s, self._traces = now_s, 0
-        if self._traces >= MAX_TRACES_PER_S:
+            self._second_began_s, self._trace_count = now_s, 0
+        if self._trace_count >= MAX_TRACES_PER_S:
             self.counts.limited_requests += 1
             return False
-        self._traces += 1
+        self._trace_count += 1
         return True

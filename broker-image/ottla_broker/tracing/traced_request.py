@@ -147,23 +147,23 @@ class TracedRequest:
 
     def _attributes(self, api: str) -> dict[str, Attribute]:
         header = self.header
-        found: dict[str, Attribute] = {
+        attributes: dict[str, Attribute] = {
             "messaging.system": "kafka",
             "messaging.operation.name": api,
             "kafka.api.version": header.version,
             "kafka.correlation.id": header.correlation_id,
         }
         if header.client_id is not None:
-            found["messaging.client.id"] = header.client_id
+            attributes["messaging.client.id"] = header.client_id
         partitions = list(self._partitions())
         if len({name for name, _, _ in partitions}) == 1:
-            found["messaging.destination.name"] = partitions[0][0]
+            attributes["messaging.destination.name"] = partitions[0][0]
         if len(partitions) == 1:
-            found["messaging.destination.partition.id"] = str(partitions[0][1])
-            found["messaging.kafka.offset"] = partitions[0][2]
+            attributes["messaging.destination.partition.id"] = str(partitions[0][1])
+            attributes["messaging.kafka.offset"] = partitions[0][2]
         elif partitions:
-            found["kafka.partitions"] = [f"{name}-{index}@{offset}" for name, index, offset in partitions]
-        return found
+            attributes["kafka.partitions"] = [f"{name}-{index}@{offset}" for name, index, offset in partitions]
+        return attributes
 
     def _partitions(self) -> Iterator[tuple[str, int, int]]:
         """Topic, partition and offset of MAX_PARTITIONS partitions at most. The offset is that of
@@ -171,15 +171,22 @@ class TracedRequest:
         only the partitions that it names.
         """
         if self.fetch is None:
-            found = [(topic, one.partition, one.base_offset) for topic, some in self._results for one in some]
+            partitions = [
+                (topic, one.partition, one.base_offset) for topic, results in self._results for one in results
+            ]
         else:
-            found = [(one.topic, one.partition, one.offset) for one in self.fetch.partitions[:MAX_PARTITIONS]]
-        for topic, index, offset in found[:MAX_PARTITIONS]:
+            partitions = [(one.topic, one.partition, one.offset) for one in self.fetch.partitions[:MAX_PARTITIONS]]
+        for topic, index, offset in partitions[:MAX_PARTITIONS]:
             name = topic if isinstance(topic, str) else self.services.topic_name(topic)
             yield name or str(topic), index, offset
 
     def _error(self) -> str | None:
         return next(
-            (one.error.name.upper() for _, some in self._results for one in some if one.error is not ErrorCode.none),
+            (
+                one.error.name.upper()
+                for _, results in self._results
+                for one in results
+                if one.error is not ErrorCode.none
+            ),
             None,
         )

@@ -35,17 +35,17 @@ class ChannelBuilder:
         try:
             return await open_channel(host, port, client_id, software=software, security=self.security)
         except KafkaError as reason:
-            self._log(host, port, str(reason))
+            self._log_failure(host, port, str(reason))
             raise ConnectionError(str(reason)) from reason
         except ssl.SSLError as reason:
-            self._log(host, port, describe_os_error(reason))
+            self._log_failure(host, port, describe_os_error(reason))
             raise
 
     async def open_probe(self, make_protocol: Callable[[], P], host: str, port: int) -> P:
         """Connects without a login, which ApiVersions requests do not need. Raises OSError."""
         return await open_connection(make_protocol, host, port, self.security, handshake_timeout_s=TLS_TIMEOUT_S)
 
-    def _log(self, host: str, port: int, why: str) -> None:
+    def _log_failure(self, host: str, port: int, why: str) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._logged.get((host, port), -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
             self._logged[host, port] = now

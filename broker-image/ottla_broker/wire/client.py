@@ -92,7 +92,7 @@ class FetchedRecords:
 
 
 class Client:
-    """One per event loop.
+    """Belongs to one event loop.
 
     Connections are opened when they are first needed, and again after they broke.
     """
@@ -223,10 +223,10 @@ class Client:
 
     async def _find_coordinator(self, kind: str, key: str) -> int:
         """`kind`: one of COORDINATOR_KEY_TYPES."""
-        found = await self._send(FindCoordinatorRequest(key=key, key_type=i8(COORDINATOR_KEY_TYPES[kind])), None)
-        raise_for_error(found.error_code, found.error_message or f"{kind} {key!r} has no coordinator")
-        self._addresses[found.node_id] = (found.host, found.port)
-        return int(found.node_id)
+        response = await self._send(FindCoordinatorRequest(key=key, key_type=i8(COORDINATOR_KEY_TYPES[kind])), None)
+        raise_for_error(response.error_code, response.error_message or f"{kind} {key!r} has no coordinator")
+        self._addresses[response.node_id] = (response.host, response.port)
+        return int(response.node_id)
 
     async def _send_to_leader(self, topic: str, partition: int, request: Any) -> Any:
         if (topic, partition) not in self._leaders:
@@ -370,12 +370,12 @@ def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
 
     Raises ValueError that names the invalid pair.
     """
-    found = []
+    addresses = []
     for pair in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = pair.rpartition(":")
         if not (colon and host and port.isdigit()):
             raise ValueError(f"{pair!r} is not host:port")
-        found.append((host.strip("[]"), int(port)))
-    if not found:
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
         raise ValueError("no host:port given")
-    return found
+    return addresses

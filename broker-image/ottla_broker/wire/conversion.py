@@ -28,11 +28,11 @@ def _converter(source: type, target: type) -> Convert:
     """
     if source is target:
         return _identity
-    known = {field.name: field for field in schema_of(source).all_fields}
+    source_fields = {field.name: field for field in schema_of(source).all_fields}
     steps = []
     defaults = {}
     for field in schema_of(target).all_fields:
-        match = known.get(field.name)
+        match = source_fields.get(field.name)
         if match is not None and (match.kind, match.array) == (field.kind, field.array):
             steps.append((field.name, _field_converter(match, field)))
         else:

@@ -15,8 +15,8 @@ __all__ = ["NO_ERROR", "ErrorCode", "KafkaError", "describe_os_error"]
 
 
 class KafkaError(Exception):
-    """Kafka's error code with a message for people, which names the field, its value and what is
-    allowed.
+    """Kafka's error code with a message for people, which should name the field, its value and what
+    is allowed. None: the code says everything.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:

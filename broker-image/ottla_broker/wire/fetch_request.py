@@ -181,13 +181,13 @@ def _read_directory(cursor: Cursor, version: int) -> UUID | None:
     """The id of the replica's log directory, which the partition's tagged fields may hold from
     version 17 on, or None.
     """
-    found = None
+    directory = None
     for _ in range(cursor.read_varint()):
         tag, size = cursor.read_varint(), cursor.read_varint()
         value = cursor.read_bytes(size)
         if tag == 0 and version >= DIRECTORY_SINCE and size == 16:
-            found = UUID(bytes=bytes(value))
-    return found
+            directory = UUID(bytes=bytes(value))
+    return directory
 
 
 def write_fetch_request(version: int, correlation_id: int, client_id: str, request: FetchRequest) -> bytearray:

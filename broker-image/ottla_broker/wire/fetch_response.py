@@ -179,7 +179,7 @@ def read_fetch_response(frame: bytearray) -> FetchResponse:
 
 def _read(frame: bytearray) -> FetchResponse:
     cursor = Cursor(frame, 4)
-    cursor.elements = MAX_PARTITIONS
+    cursor.elements_left = MAX_PARTITIONS
     skip_tagged_fields(cursor)
     view = memoryview(frame)
     _, error, session_id = _TOP.unpack_from(frame, cursor.at)

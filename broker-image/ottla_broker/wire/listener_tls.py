@@ -235,16 +235,16 @@ def inspect_certificate(chain: str, key: str, password: str = "", *, trusted: st
     try:
         anchors = pem.find_certificates(trusted) if trusted else pem.find_certificates(chain)[:1]
         client.load_verify_locations(cadata="\n".join(anchors))
-        found = _peer_certificate(server, client)
+        certificate = _peer_certificate(server, client)
     except ssl.SSLCertVerificationError as reason:
         raise InvalidCertificate(f"is not accepted as a server certificate: {reason.verify_message}") from None
     except ssl.SSLError as reason:
         raise InvalidCertificate(_describe_load_error(reason)) from None
     return ServerCertificate(
-        tuple(name for _, name in found.get("subjectAltName", ())),
-        ssl.cert_time_to_seconds(found["notBefore"]),
-        ssl.cert_time_to_seconds(found["notAfter"]),
-        ",".join(f"{key}={value}" for part in found.get("subject", ()) for key, value in part),
+        tuple(name for _, name in certificate.get("subjectAltName", ())),
+        ssl.cert_time_to_seconds(certificate["notBefore"]),
+        ssl.cert_time_to_seconds(certificate["notAfter"]),
+        ",".join(f"{key}={value}" for part in certificate.get("subject", ()) for key, value in part),
     )
 
 

@@ -50,13 +50,13 @@ class Cursor:
     Every `read_*` advances it, and raises MalformedMessage, or struct.error at the end.
     """
 
-    __slots__ = ("at", "data", "elements", "end")
+    __slots__ = ("at", "data", "elements_left", "end")
 
     def __init__(self, data: bytes | bytearray, at: int = 0) -> None:
         self.data = data
         self.at = at
         self.end = len(data)
-        self.elements = MAX_ELEMENTS  # left for the message
+        self.elements_left = MAX_ELEMENTS  # that arrays of the message may still have
 
     def read_fixed(self, layout: struct.Struct) -> Any:
         at = self.at
@@ -104,13 +104,13 @@ class Cursor:
     def read_array_length(self, flexible: bool) -> int:
         """The number of elements of an array; −1 for null."""
         count: int = self.read_varint() - 1 if flexible else self.read_fixed(_I32)
-        if count > self.end - self.at or count > self.elements or count < -1:
+        if count > self.end - self.at or count > self.elements_left or count < -1:
             raise MalformedMessage(
                 f"an array of {count} elements at {self.at}, where {self.end - self.at} bytes are left"
-                f" and {self.elements} elements allowed"
+                f" and {self.elements_left} elements allowed"
             )
         if count > 0:
-            self.elements -= count
+            self.elements_left -= count
         return count
 
 

@@ -93,12 +93,12 @@ class MessageSchema:
 @cache
 def schema_of(cls: type) -> MessageSchema:
     """The schema of a kio message or nested class."""
-    found = [_field_schema(field) for field in fields(cls)]
+    field_schemas = [_field_schema(field) for field in fields(cls)]
     return MessageSchema(
         cls,
         bool(cls.__flexible__),  # type: ignore[attr-defined]  # every kio class has it
-        tuple(field for field in found if field.tag is None),
-        tuple(sorted((field for field in found if field.tag is not None), key=lambda field: field.tag or 0)),
+        tuple(field for field in field_schemas if field.tag is None),
+        tuple(sorted((field for field in field_schemas if field.tag is not None), key=lambda field: field.tag or 0)),
     )
 
 

@@ -96,7 +96,7 @@ def expects_no_response(frame: bytearray) -> bool:
 
 def _read(frame: bytearray, at: int, version: int) -> ProduceRequest:
     flexible = version >= FLEXIBLE_SINCE
-    view, elements = memoryview(frame), 0
+    view, element_count = memoryview(frame), 0
     transactional_id: str | None = None
     if flexible:
         at = _skip_tags(frame, at)
@@ -115,8 +115,8 @@ def _read(frame: bytearray, at: int, version: int) -> ProduceRequest:
             if topic is None:
                 raise MalformedMessage("a topic without a name")
         partition_count, at = _read_count(frame, at, flexible)
-        elements += 1 + max(partition_count, 0)
-        if elements > MAX_ELEMENTS:
+        element_count += 1 + max(partition_count, 0)
+        if element_count > MAX_ELEMENTS:
             raise MalformedMessage(f"more than {MAX_ELEMENTS} topics and partitions")
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(partition_count):

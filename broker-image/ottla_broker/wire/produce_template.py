@@ -75,7 +75,7 @@ class ProduceTemplate:
 
     def match(self, frame: bytearray) -> tuple[int, int, int] | None:
         """(partition, start of the records, end of the records); None if the request differs in
-        more."""
+        anything else."""
         if not (frame.startswith(self._head) and frame.startswith(self._prefix, 8)):
             return None
         at, end = self._at, len(frame)

@@ -73,11 +73,11 @@ def _parse_line(line: str, number: int) -> Property:
 def _unescape(text: str, number: int) -> str:
     if "\\" not in text:
         return text
-    found: list[str] = []
+    parts: list[str] = []
     at = 0
     while at < len(text):
         if text[at] != "\\":
-            found.append(text[at])
+            parts.append(text[at])
             at += 1
             continue
         escaped = text[at + 1 : at + 2]
@@ -85,10 +85,10 @@ def _unescape(text: str, number: int) -> str:
             digits = text[at + 2 : at + 6]
             if len(digits) < 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
                 raise InvalidEscape(number, text[at : at + 6])
-            found.append(chr(int(digits, 16)))
+            parts.append(chr(int(digits, 16)))
             at += 6
         else:
-            found.append(_ESCAPES.get(escaped, escaped))
+            parts.append(_ESCAPES.get(escaped, escaped))
             at += 2
     # \u escapes are UTF-16 code units: a surrogate pair is one character.
-    return "".join(found).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -2,7 +2,7 @@
 metadata log was lost.
 
 They are written like kio's classes, in flexible encoding (KIP-482). ApiVersions does not list them:
-clients of Kafka do not know their API keys, and Ottla's send version 0.
+clients of Kafka do not know their API keys, and clients of Ottla send version 0.
 """
 
 from dataclasses import dataclass, field
@@ -47,9 +47,9 @@ class ReplicaVoter:
 class DescribeMetadataReplicaResponse:
     """`address`: at which other brokers reach this one. `cluster_id`: that of the disk; null before
     the broker belongs to a cluster. `previous_cluster_id`: the cluster that this one was recovered
-    from. `epoch`: the newest epoch that the replica knows; `leader_id`: −1 without a leader.
-    `log_end_epoch`: that of the last record; −1 without one. `voters`: empty while the log names
-    none.
+    from, or null. `epoch`: the newest epoch that the replica knows; `leader_id`: −1 without a
+    leader. `log_end_epoch`: that of the last record; −1 without one. `voters`: empty while the log
+    names none.
     """
 
     __api_key__: ClassVar[int] = ApiKey.DESCRIBE_METADATA_REPLICA

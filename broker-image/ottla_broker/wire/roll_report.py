@@ -45,5 +45,5 @@ def read_roll(configs: Iterable[DescribedConfig]) -> StoredRoll | None:
     """The report among the configs that describe it; None while no rolling restart is in
     progress.
     """
-    found = next((it.value for it in configs if it.name == REPORT), None)
-    return None if found is None else msgspec.json.decode(found, type=StoredRoll)
+    text = next((it.value for it in configs if it.name == REPORT), None)
+    return None if text is None else msgspec.json.decode(text, type=StoredRoll)

@@ -54,11 +54,11 @@ def plan_workers(config: Config, worker_count: int, existing: Mapping[str, Colle
         )
     if problems:
         raise SettingError(problems)
-    own = [_inter_broker_address(config, index) for index in range(worker_count)]
-    given = [format_host_and_port(*server) for server in config.quorum_bootstrap_servers]
-    servers = ",".join(dict.fromkeys([*given, *own]))
+    own_addresses = [_inter_broker_address(config, index) for index in range(worker_count)]
+    given_addresses = [format_host_and_port(*server) for server in config.quorum_bootstrap_servers]
+    servers = ",".join(dict.fromkeys([*given_addresses, *own_addresses]))
     is_new = not any(name.startswith(DIRECTORY_PREFIX) for names in existing.values() for name in names)
-    founds = config(CLUSTER_FOUND) if given else is_new
+    founds = config(CLUSTER_FOUND) if given_addresses else is_new
     return tuple(_plan_worker(config, index, servers, founds=founds and index == 0) for index in range(worker_count))
 
 

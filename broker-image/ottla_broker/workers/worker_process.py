@@ -1,8 +1,8 @@
 """One worker: a broker process that is restarted when it exits.
 
 Workers run in sessions of their own, so that Ctrl-C reaches only the command, which stops them in
-order. On Linux the kernel sends SIGTERM to a worker whose command has been killed: it would keep
-its ports and directories from the next one.
+order. On Linux the kernel sends SIGTERM to a worker whose command has been killed. Otherwise the
+worker would keep its ports and directories from the workers of the next command.
 """
 
 import asyncio

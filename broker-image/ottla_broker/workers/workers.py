@@ -51,8 +51,8 @@ async def run_workers(config: Config, options: argparse.Namespace, started_s: fl
 
 
 def broker_command(plan: WorkerPlan, options: argparse.Namespace, *, founds: bool) -> list[str]:
-    """The command of one broker: the options of the command, with the worker's settings over
-    them.
+    """The command line of one broker: the options of `ottla broker --workers`, with the worker's
+    settings over them.
     """
     replaced = {override.partition("=")[0] for override in plan.overrides} | set(ALIASES)
     given = [text for text in options.set if text.partition("=")[0].strip() not in replaced]
