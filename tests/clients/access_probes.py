@@ -70,7 +70,7 @@ SINCE: Final = {
     ("metadata", "two ids"): 12,
     ("create_delegation_token", "for another"): 3,
 }
-"""First version of an API that can express the case; any version for cases that are not here."""
+"""First version of an API that can express the case. Every version can express the other cases."""
 
 
 def probes(names: Names) -> Iterator[Probe]:
@@ -268,7 +268,11 @@ def cluster_probes(names: Names) -> Iterator[Probe]:
         "ops": [{"key": "producer_byte_rate", "value": 1e9}],
     }
     yield "alter_client_quotas", "one, validated", {"entries": [quota], "validate_only": True}
-    yield "alter_user_scram_credentials", "one that is none", {"deletions": [{"name": names.user, "mechanism": 1}]}
+    yield (
+        "alter_user_scram_credentials",
+        "a credential that does not exist",
+        {"deletions": [{"name": names.user, "mechanism": 1}]},
+    )
     yield "update_features", "nothing", {"timeout": 1000, "feature_updates": [], "validate_only": True}
     yield "unregister_broker", "an unknown broker", {"broker_id": 77}
     voter = {"cluster_id": OTHER_CLUSTER, "voter_id": 9, "voter_directory_id": UNKNOWN_ID, "timeout": 1000}

@@ -1,4 +1,4 @@
-"""The console that its tests in a browser share, and what several of them do with it."""
+"""The console that the tests in a browser share, and what several of these tests do with it."""
 
 import time
 from collections.abc import Callable, Iterator

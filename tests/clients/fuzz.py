@@ -65,8 +65,8 @@ class RequestGenerator:
         ]
 
     def next_frame(self) -> bytes:
-        """One request after its size: valid, mutated, truncated or arbitrary. One in a hundred has
-        a wrong size.
+        """A size and a request, which is valid, mutated, truncated or arbitrary. One size in a
+        hundred is wrong.
         """
         random = self.random
         body = bytearray(self._valid_request())
@@ -211,7 +211,7 @@ async def _send_one(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes, result: FuzzResult
 ) -> bool:
     """Sends a request and a valid one. Returns True once the valid one is answered; False if the
-    broker closes the connection or answers neither in time.
+    broker closes the connection or does not respond to the valid one in time.
     """
     hello = bytes(write_request(ApiKey.API_VERSIONS, 3, 0x0F0F0F0F, "fuzz", HELLO))
     try:

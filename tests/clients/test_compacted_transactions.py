@@ -49,7 +49,7 @@ def compacted(new_broker: NewBroker) -> Iterator[BrokerProcess]:
                 producer.produce(TOPIC, b"%s %d %s" % (outcome, number, LARGE), b"key %d" % key)
             assert producer.flush(30) == 0
             (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
-        # The transactions have twice as many bytes. The cleaner may have begun before the last one.
+        # The transactions have twice as many bytes. The cleaner may begin before the last one ends.
         eventually(lambda: sum(segment_sizes(broker.log_dir / f"{TOPIC}-0")) < 3.5 * SEGMENT)
         yield broker
 

@@ -108,7 +108,7 @@ def test_protobuf_records_with_imports_of_java_and_python_are_read_by_the_other(
     jvm: Any, registry: str, client: SchemaRegistryClient, name: str
 ) -> None:
     """Both register the imported file as a subject of its own. They print the same
-    schema differently, but normalized their texts are equal.
+    schema differently, but the normalized texts are equal.
     """
     confluent, format_ = jvm.io.confluent.kafka, jvm.com.google.protobuf.util.JsonFormat
     imports = [confluent.schemaregistry.client.rest.entities.SchemaReference("place.proto", "place.proto", -1)]

@@ -103,7 +103,9 @@ def only_record(console: BrokerProcess, topic: str) -> ck.Message:
 
 
 def partition_by_librdkafka(console: BrokerProcess, key: bytes) -> int:
-    """The partition that librdkafka chooses for a key in a topic with as many as `payments` has."""
+    """The partition that librdkafka chooses for a key in a topic with as many partitions as
+    `payments`.
+    """
     rd.create_topic(console.bootstrap, "keys", partitions=4)
     found: list[int] = []
     producer = ck.Producer({"bootstrap.servers": console.bootstrap, "partitioner": "murmur2_random"})

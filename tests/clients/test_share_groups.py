@@ -90,7 +90,7 @@ def test_a_java_share_consumer_acknowledges_each_record_once(broker: BrokerProce
     assert parse_rows(described) == [[name, name, "0", "50", "0"]]
 
 
-def test_ottla_share_shows_members_and_lag(quick: BrokerProcess, name: str) -> None:
+def test_ottla_share_shows_members_and_lag_and_deletes_only_empty_groups(quick: BrokerProcess, name: str) -> None:
     def ottla_share(*arguments: str) -> tuple[int, str]:
         done = run_ottla("share", *arguments, "--bootstrap", quick.bootstrap)
         return done.returncode, done.stdout
@@ -230,7 +230,7 @@ def test_a_lost_connection_releases_the_records_of_all_its_members(broker: Broke
     run_with_member(broker, name, test)
 
 
-def test_rejected_records_become_dead_letters(new_broker: NewBroker, name: str) -> None:
+def test_rejected_records_and_those_at_the_delivery_limit_become_dead_letters(new_broker: NewBroker, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         upgrade = {"feature": "share.version", "max_version_level": 2, "upgrade_type": 1}

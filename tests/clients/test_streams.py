@@ -86,7 +86,7 @@ def gateway() -> Iterator[JavaGateway]:
 def run_word_count(
     gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path, guarantee: str, protocol: str
 ) -> Iterator[Callable[[], str]]:
-    """Runs the application until it is closed. Yields a function that returns its state."""
+    """Runs the application until the end of the block. Yields a function that returns its state."""
     application = start_word_count(gateway, broker, name, state, guarantee, protocol)
     try:
         yield lambda: str(application.state())

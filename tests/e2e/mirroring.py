@@ -181,8 +181,8 @@ def describe_partition(bootstrap: str, topic: str, partition: int) -> str:
 
 
 def produce(bootstrap: str, topic: str, values: Iterable[bytes], *, partition: int = 0, **settings: object) -> None:
-    """Raises AssertionError with the errors of rejected records. `settings`: librdkafka's, with
-    underscores for dots.
+    """Raises AssertionError with up to three errors of rejected records. `settings`: librdkafka's,
+    with underscores for dots.
     """
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 5}

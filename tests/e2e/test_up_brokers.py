@@ -150,7 +150,7 @@ def replication_factors(up: UpProcess) -> list[str]:
 
 
 def run_transaction(up: UpProcess) -> None:
-    """Creates __transaction_state, if this is the first one."""
+    """Commits a transaction. The first one creates __transaction_state."""
     producer = ck.Producer({"bootstrap.servers": up.bootstrap, "transactional.id": "scaled"})
     producer.init_transactions(30)
     producer.begin_transaction()

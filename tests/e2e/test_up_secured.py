@@ -24,7 +24,7 @@ def login_folder(up: UpProcess) -> Path:
 
 
 def list_topics(address: str, security: ClientSecurity) -> list[str]:
-    """Raises OSError and KafkaError where the login is refused."""
+    """Raises OSError or KafkaError if the login is refused."""
 
     async def run() -> list[str]:
         async with Client.connect(address, timeout_s=5, security=security) as client:

@@ -54,7 +54,9 @@ def consume_one(settings: dict[str, Any], group: str) -> "ck.Message | ck.KafkaE
 
 
 def is_refused(settings: dict[str, Any]) -> bool:
-    """True if the login fails. Raises AssertionError if there is no error within 20 s."""
+    """True if the login fails, False if other errors come first. Raises AssertionError if there is
+    no error within 20 s.
+    """
     errors: list[ck.KafkaError] = []
     client = ck.Producer({**settings, "error_cb": errors.append, "log_level": 0})
     client.poll(0)

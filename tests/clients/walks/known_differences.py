@@ -89,7 +89,7 @@ KNOWN_DIFFERENCES: Final = (
     KnownWalkDifference(
         "fetch",
         r"\.waited Kafka True, we False",
-        "a fetch does not wait while there are records behind those that it returns",
+        "a fetch does not wait while there are records after those that it returns",
     ),
     KnownWalkDifference(
         "fetch",
