@@ -106,7 +106,7 @@ async def wait_until_released(session: ApiSession, at: SharePartition, count: in
         return sum(int(span.last_offset) - int(span.first_offset) + 1 for span in found) >= count
 
     await eventually_async(are_released)
-    session.responses["what was not acknowledged comes again"] = merge_spans(found)
+    session.responses["what was not acknowledged is delivered again"] = merge_spans(found)
 
 
 async def send_session_cases(session: ApiSession, at: SharePartition) -> None:
@@ -152,7 +152,7 @@ async def share_fetch(session: ApiSession) -> None:
     await ask("records that it does not have", 1, (0, 1, ACCEPT), member=SECOND)
     await ask("two are accepted", 3, (0, 1, ACCEPT))
     await release(session, at, 4, 2, 3)
-    await ask("released ones come again", 5)
+    await ask("released ones are delivered again", 5)
     await ask("a type for each", 6, (2, 4, [ACCEPT, ACCEPT, REJECT]))
     await ask("acknowledged twice", 7, (2, 2, ACCEPT))
     await ask("never delivered", 8, (50, 51, ACCEPT))

@@ -141,7 +141,9 @@ def decode_with_kafka(broker: BrokerProcess, topic: str, decoder: str) -> str:
     return ran.stdout
 
 
-def test_released_records_come_again_and_accepted_and_rejected_ones_do_not(quick: BrokerProcess, name: str) -> None:
+def test_released_records_are_delivered_again_and_accepted_and_rejected_ones_are_not(
+    quick: BrokerProcess, name: str
+) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         first, _ = await member.fetch(1)
@@ -155,7 +157,7 @@ def test_released_records_come_again_and_accepted_and_rejected_ones_do_not(quick
     run_with_member(quick, name, test)
 
 
-def test_records_whose_lock_expires_come_again_to_another_member(quick: BrokerProcess, name: str) -> None:
+def test_records_whose_lock_expires_are_delivered_to_another_member(quick: BrokerProcess, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         first, _ = await member.fetch(1, max_records=4)

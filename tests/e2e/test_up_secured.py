@@ -49,7 +49,7 @@ def test_nobody_reaches_the_brokers_own_listener_without_their_passwords(up: UpP
     for security in (UNSECURED, guessed):
         with pytest.raises((KafkaError, OSError)):
             list_topics(address, security)
-    with pytest.raises((KafkaError, OSError)):  # the passwords are for the brokers' own listener alone
+    with pytest.raises((KafkaError, OSError)):  # the passwords are only for the brokers' own listener
         list_topics(f"127.0.0.1:{up.port}", by_login)
     assert {stat.S_IMODE(it.stat().st_mode) for it in files.iterdir()} == {0o600}
     passwords = [(files / name).read_text() for name in ("broker.password", "operator.password")]
