@@ -1,8 +1,8 @@
 """At least one request of each API that requires a permission, except Envelope. The responses show
 what a user may not do.
 
-Resources in the requests of a user begin with the user's name: `USER.topic`, which exists,
-`USER.absent`, which does not, and `USER.group`, which has a committed offset.
+Names of resources in the requests of a user begin with the user's name. `USER.topic` exists,
+`USER.absent` does not, and the group `USER.group` has a committed offset.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ BETWEEN_BROKERS: Final = frozenset(
         "update_raft_voter",
     }
 )
-"""APIs that Kafka serves on its controller's listener alone."""
+"""APIs that Kafka serves only on its controller's listener."""
 OTHER_CLUSTER: Final = "another-cluster"
 METADATA_PARTITION: Final = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32  # types of config resources

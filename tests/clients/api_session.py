@@ -83,7 +83,7 @@ class ApiSession:
         return answer
 
     def store(self, case: str, answer: Any, *, only_own: bool = False) -> None:
-        """Stores a response; `send_case` does it too."""
+        """Stores a response, as `send_case` does."""
         self.responses[case] = self._normalize(answer, only_own)
 
     async def send_case_without_response(self, case: str, **fields: Any) -> None:

@@ -26,7 +26,7 @@ WITHIN_MS = 60_000
 SHIPMENT = '{"type":"record","name":"Shipment","fields":[{"name":"id","type":"long"}]}'
 NOTE = '{"name":"note","type":"string","default":""}'
 
-# True when every plot has a point or line of a series right of this share of its width.
+# True when every plot has a point or line of a series right of the `share` of its width.
 PLOTS_ARE_DRAWN = """(share) => [...document.querySelectorAll(".plots canvas")].every((canvas) => {
   const left = Math.floor(canvas.width * share);
   const pixels = canvas.getContext("2d").getImageData(left, 0, canvas.width - left, canvas.height).data;

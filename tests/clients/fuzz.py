@@ -252,8 +252,8 @@ async def fuzz(
     recorded: Sequence[bytes] = (),
     at_least: int = 0,
 ) -> FuzzResult:
-    """Fuzz over four connections at a time, for `seconds` and at least `at_least` requests. Ends
-    early after a request that hangs.
+    """Sends requests over four connections at a time, for `seconds` and at least `at_least`
+    requests. Ends early after a request that hangs.
 
     `watch` is called between rounds.
     """

@@ -1,5 +1,5 @@
 """Requests of share groups (KIP-932) to the group coordinator: members that join, repeat, leave and
-are fenced, descriptions of groups, and offsets that administrators see, set and delete.
+are fenced; descriptions of groups; and offsets that administrators see, set and delete.
 
 Apache Kafka initializes the share state of partitions after the response to the heartbeat that
 finds them, and Ottla before it: cases begin when a member has its partitions. Which of several

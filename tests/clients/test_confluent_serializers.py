@@ -107,7 +107,7 @@ def test_json_records_of_java_are_read_by_python_and_vice_versa(
 def test_protobuf_records_with_imports_of_java_are_read_by_python_and_vice_versa(
     jvm: Any, registry: str, client: SchemaRegistryClient, name: str
 ) -> None:
-    """Both register the imported file as a subject of its own. They print the same
+    """Both serialisers register the imported file as a subject of its own. They print the same
     schema differently, but the normalized texts are equal.
     """
     confluent, format_ = jvm.io.confluent.kafka, jvm.com.google.protobuf.util.JsonFormat

@@ -32,9 +32,8 @@ class SecuredConsole:
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[SecuredConsole]:
-    """A cluster with the topics `orders` and `large`, which alice may read, `described`, which she
-    may only describe, and `payments`, which she may not even describe. carol may read `orders`. bob
-    is a super user.
+    """A cluster with four topics. alice may read `orders` and `large`, describe `described`, and do
+    nothing with `payments`. carol may read `orders`. bob is a super user.
     """
     http, login = free_port(), free_port()
     with run_ottla_broker(start=False) as broker:

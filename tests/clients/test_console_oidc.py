@@ -147,7 +147,7 @@ def test_forged_and_failed_login_callbacks_are_refused_with_a_reason_and_audited
 
 
 def test_provider_that_does_not_respond_is_named(secured: OidcConsole) -> None:
-    """It stops in the middle of a login, before the user comes back to the console."""
+    """The provider stops in the middle of a login, before the user comes back to the console."""
     cookies, state = start_login(secured)
     before = len(failed_logins(secured))
     secured.oidc.daemon.stop()

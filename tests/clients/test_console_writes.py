@@ -22,7 +22,7 @@ def console() -> Iterator[BrokerProcess]:
 
 
 def audit_lines(console: BrokerProcess, request: str) -> list[str]:
-    """Lines of the audit log about requests of the console with this name."""
+    """Lines of the audit log about the console's requests of this name."""
     lines = [line for line in console.log_tail().splitlines() if '"listener":"http.listener"' in line]
     return [line for line in lines if f'"request":"{request}"' in line]
 
