@@ -86,10 +86,10 @@ def assert_no_attack(tab: Page) -> None:
 
 @contextmanager
 def run_consumer(
-    console: BrokerProcess, group: str, client_id: str, *, commits: int, **settings: object
+    console: BrokerProcess, group: str, client_id: str, *, commit_count: int, **settings: object
 ) -> Iterator[ck.Consumer]:
-    """A consumer that has read and committed `commits` records of `orders`, and stays in its group
-    until the end of the block.
+    """A consumer that has read and committed `commit_count` records of `orders`, and stays in its
+    group until the end of the block.
     """
     made = ck.Consumer(
         {
@@ -104,7 +104,7 @@ def run_consumer(
     )
     made.subscribe(["orders"])
     try:
-        for _ in range(commits):
+        for _ in range(commit_count):
             message = eventually(lambda: made.poll(1.0), within_s=60)
             assert message.error() is None
             made.store_offsets(message)

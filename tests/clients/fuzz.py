@@ -39,14 +39,14 @@ FLEXIBLE_FETCH = 12
 class FuzzResult:
     """Outcomes of the requests. `hung` must stay empty; `closed` counts hung requests too."""
 
-    requests: int = 0
+    request_count: int = 0
     answered: int = 0
     closed: int = 0
     hung: list[bytes] = field(default_factory=list)
 
     def __str__(self) -> str:
         return (
-            f"{self.requests} requests sent: {self.answered} answered, {self.closed} closed their connection, "
+            f"{self.request_count} requests sent: {self.answered} answered, {self.closed} closed their connection, "
             f"{len(self.hung)} hung"
         )
 
@@ -199,7 +199,7 @@ async def send_frames(port: int, host: str, frames: list[bytes], result: FuzzRes
     reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
     try:
         for frame in frames:
-            result.requests += 1
+            result.request_count += 1
             if not await _send_one(reader, writer, frame, result):
                 result.closed += 1
                 return
@@ -260,7 +260,7 @@ async def fuzz(
     loop = asyncio.get_running_loop()
     result, generator = FuzzResult(), RequestGenerator(seed, recorded)
     deadline = loop.time() + seconds
-    while (loop.time() < deadline or result.requests < at_least) and not result.hung:
+    while (loop.time() < deadline or result.request_count < at_least) and not result.hung:
         connections = [[generator.next_frame() for _ in range(8)] for _ in range(4)]
         await asyncio.gather(*(send_frames(port, host, frames, result) for frames in connections))
         watch()

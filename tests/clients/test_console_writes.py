@@ -28,7 +28,7 @@ def audit_lines(console: BrokerProcess, request: str) -> list[str]:
 
 
 def test_offsets_of_a_group_are_reset_and_the_reset_is_undone(tab: Page, console: BrokerProcess) -> None:
-    with run_consumer(console, "billing", "writes", commits=RECORDS):
+    with run_consumer(console, "billing", "writes", commit_count=RECORDS):
         pass
     tab.goto(f"{url_of(console)}/group?id=billing")
     expect(tab.locator(".figures")).to_contain_text("Lag in records0")
@@ -170,7 +170,7 @@ def test_offsets_changed_since_the_dry_run_and_offsets_of_a_group_with_members_a
     tab: Page, console: BrokerProcess
 ) -> None:
     headers = {"Origin": url_of(console)}
-    with run_consumer(console, "shipping", "writes", commits=10):
+    with run_consumer(console, "shipping", "writes", commit_count=10):
         tab.goto(f"{url_of(console)}/group/reset?id=shipping&to=earliest")
         form = {field: tab.locator(f"main input[name={field}]").last.input_value() for field in ("token", "changes")}
         form["id"] = "shipping"

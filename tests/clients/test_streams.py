@@ -313,5 +313,5 @@ def test_counts_are_exact_after_kills_of_the_application(
             jvm.kill()
     with streams_jvm() as (gateway, _), run_word_count(gateway, broker, name, tmp_path, guarantee, protocol) as state:
         wait_for_counts(broker, name, wanted, state)
-    committed = len(read_counts(broker, name, "read_committed"))
-    assert len(read_counts(broker, name, "read_uncommitted")) > committed, "no kill interrupted a transaction"
+    committed_count = len(read_counts(broker, name, "read_committed"))
+    assert len(read_counts(broker, name, "read_uncommitted")) > committed_count, "no kill interrupted a transaction"

@@ -19,7 +19,7 @@ BROKERS = (1, 2, 3, 4)
 @pytest.fixture
 def home(up: UpProcess) -> UpProcess:
     """`ottla up` with four brokers, three of which vote, and a topic."""
-    up.brokers = len(BROKERS)
+    up.broker_count = len(BROKERS)
     config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
     listeners = [{"name": "plain", "port": up.port}]
     demo = resource("Cluster", "demo", replicas=len(BROKERS), listeners=listeners, config=config)
