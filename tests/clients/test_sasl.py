@@ -199,7 +199,7 @@ def was_refused(secured: SaslBroker, how: dict[str, Any]) -> bool:
         client.poll(0.1)
         return any(error.code() == ck.KafkaError._AUTHENTICATION for error in errors)
 
-    return eventually(failed, within_s=WITHIN_S, message=lambda: f"no login failed: {errors}")
+    return eventually(failed, within_s=WITHIN_S, message=lambda: f"a failed login; errors: {errors}")
 
 
 def test_client_without_entries_sees_and_does_nothing(secured: SaslBroker, name: str) -> None:

@@ -251,7 +251,9 @@ def test_a_streams_group_is_shown_by_kafkas_tool_and_by_ottla_groups(
     group_tool, config_tool = "org.apache.kafka.tools.streams.StreamsGroupCommand", "kafka.admin.ConfigCommand"
     with run_word_count(gateway, broker, name, tmp_path / "state", "exactly_once_v2", "streams"):
         eventually(lambda: counts(broker, name) == {"the": 1, "hen": 1}, within_s=60)
-        eventually(lambda: is_settled(describe_group(broker, name)), message=lambda: f"{describe_group(broker, name)}")
+        eventually(
+            lambda: is_settled(describe_group(broker, name)), message=lambda: f"settled: {describe_group(broker, name)}"
+        )
         group = describe_group(broker, name)
         read = sorted(partition for member in group["assignments"] for partition in member["partitions"])
         repartition = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition"

@@ -229,7 +229,10 @@ def wait_for_high_watermark(broker: BrokerProcess, topic: str, offset: int, part
     eventually(
         lambda: read_watermarks(broker.bootstrap, topic, partition)[1] == offset,
         within_s=30,
-        message=lambda: f"{topic}: {read_watermarks(broker.bootstrap, topic, partition)}\n{broker.log_tail(3000)}",
+        message=lambda: (
+            f"high watermark {offset} of {topic}; log start and high watermark: "
+            f"{read_watermarks(broker.bootstrap, topic, partition)}\n{broker.log_tail(3000)}"
+        ),
     )
 
 
