@@ -1,8 +1,8 @@
 """At least one request of each API that requires a permission, except Envelope. The responses show
 what a user may not do.
 
-Resources in the requests of a user begin with the user's name: `USER.topic`, which exists,
-`USER.absent`, which does not, and `USER.group`, which has a committed offset.
+Names of resources in the requests of a user begin with the user's name. `USER.topic` exists,
+`USER.absent` does not, and the group `USER.group` has a committed offset.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ BETWEEN_BROKERS: Final = frozenset(
         "update_raft_voter",
     }
 )
-"""APIs that Kafka serves on its controller's listener alone."""
+"""APIs that Kafka serves only on its controller's listener."""
 OTHER_CLUSTER: Final = "another-cluster"
 METADATA_PARTITION: Final = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32  # types of config resources
@@ -70,7 +70,7 @@ SINCE: Final = {
     ("metadata", "two ids"): 12,
     ("create_delegation_token", "for another"): 3,
 }
-"""First version of an API that can express the case; any version for cases that are not here."""
+"""First version of an API that can express the case. Every version can express the other cases."""
 
 
 def probes(names: Names) -> Iterator[Probe]:
@@ -268,7 +268,11 @@ def cluster_probes(names: Names) -> Iterator[Probe]:
         "ops": [{"key": "producer_byte_rate", "value": 1e9}],
     }
     yield "alter_client_quotas", "one, validated", {"entries": [quota], "validate_only": True}
-    yield "alter_user_scram_credentials", "one that is none", {"deletions": [{"name": names.user, "mechanism": 1}]}
+    yield (
+        "alter_user_scram_credentials",
+        "a credential that does not exist",
+        {"deletions": [{"name": names.user, "mechanism": 1}]},
+    )
     yield "update_features", "nothing", {"timeout": 1000, "feature_updates": [], "validate_only": True}
     yield "unregister_broker", "an unknown broker", {"broker_id": 77}
     voter = {"cluster_id": OTHER_CLUSTER, "voter_id": 9, "voter_directory_id": UNKNOWN_ID, "timeout": 1000}

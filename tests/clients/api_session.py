@@ -36,7 +36,7 @@ BROKER_SPECIFIC_FIELDS = frozenset(
     {"cluster_id", "log_dir", "port", "producer_id", "session_id", "total_bytes", "usable_bytes"}
 )
 TEXT_FIELDS = frozenset({"batch_index_error_message", "documentation", "status_detail"})
-# Kafka often has "" or null where Ottla has an error message.
+# Throttle times depend on load. Kafka often has "" or null where Ottla has an error message.
 IGNORED_FIELDS = frozenset({"throttle_time", "error_message", "acknowledge_error_message"})
 NO_VALUE: tuple[Any, ...] = (-1, None, "")
 NO_SESSION: tuple[Any, ...] = (0, None)
@@ -83,7 +83,7 @@ class ApiSession:
         return answer
 
     def store(self, case: str, answer: Any, *, only_own: bool = False) -> None:
-        """Stores a response; `send_case` does it too."""
+        """Stores a response, as `send_case` does."""
         self.responses[case] = self._normalize(answer, only_own)
 
     async def send_case_without_response(self, case: str, **fields: Any) -> None:
@@ -229,8 +229,8 @@ def merge_spans(acquired: Iterable[Any]) -> Json:
 
 
 def describe_records(data: bytes) -> Json:
-    """Offset, leader epoch and value (shortened) of each fetched record, and the bytes of an
-    incomplete batch.
+    """Offset, leader epoch and value (shortened) of each fetched record, and the size of an
+    incomplete batch at the end.
     """
     whole = whole_batches(data)
     found = [

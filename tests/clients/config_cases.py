@@ -38,7 +38,7 @@ async def describe_configs(session: ApiSession) -> None:
         await ask(f"unknown settings of {of}, documented", BROKER, name, *unknown_keys, include_documentation=True)
         await set_on_broker(session, name, dict.fromkeys(unknown_keys))
     await ask("of another broker", BROKER, "2", "num.partitions")
-    await ask("of a broker that is no number", BROKER, "one", "num.partitions")
+    await ask("of a broker id that is no number", BROKER, "one", "num.partitions")
     await ask("unknown kind", 99, "x")
     await ask("kind 0", 0, "x")
     await ask("a group", GROUP, session.unique_name("group"), all_keys=True)
@@ -84,7 +84,7 @@ async def alter_configs(session: ApiSession) -> None:
     await ask("all brokers', only validated", BROKER, "", True, message_max_bytes="2000000")
     await ask("bad value of all brokers", BROKER, "", message_max_bytes="much")
     await ask("another broker", BROKER, "2", True, message_max_bytes="2000000")
-    await ask("a broker that is no number", BROKER, "one", message_max_bytes="2000000")
+    await ask("a broker id that is no number", BROKER, "one", message_max_bytes="2000000")
     await ask("unknown kind", 99, "x", a="b")
     await ask("kind 0", 0, "x", a="b")
     # Not tested: one resource twice in a request. Kafka fails to write the response, and the
@@ -106,12 +106,12 @@ async def incremental_alter_configs(session: ApiSession) -> None:
     await ask("delete", TOPIC, topic, ("retention.ms", DELETE, None))
     await ask("delete what is not set", TOPIC, topic, ("retention.bytes", DELETE, None))
     await ask("append", TOPIC, topic, ("cleanup.policy", APPEND, "compact"))
-    await ask("append what is there", TOPIC, topic, ("cleanup.policy", APPEND, "compact"))
+    await ask("append what the list has", TOPIC, topic, ("cleanup.policy", APPEND, "compact"))
     await ask("subtract", TOPIC, topic, ("cleanup.policy", SUBTRACT, "compact"))
-    await ask("subtract what is not there", TOPIC, topic, ("cleanup.policy", SUBTRACT, "compact"))
+    await ask("subtract what the list does not have", TOPIC, topic, ("cleanup.policy", SUBTRACT, "compact"))
     await ask("subtract the last", TOPIC, topic, ("cleanup.policy", SUBTRACT, "delete"))
-    await ask("append to what is no list", TOPIC, topic, ("retention.ms", APPEND, "1"))
-    await ask("subtract from what is no list", TOPIC, topic, ("retention.ms", SUBTRACT, "1"))
+    await ask("append to a config that is no list", TOPIC, topic, ("retention.ms", APPEND, "1"))
+    await ask("subtract from a config that is no list", TOPIC, topic, ("retention.ms", SUBTRACT, "1"))
     await ask("append a bad word", TOPIC, topic, ("cleanup.policy", APPEND, "shred"))
     await ask("unknown operation", TOPIC, topic, ("retention.ms", 9, "1"))
     await ask("set nothing", TOPIC, topic, ("retention.ms", SET, None))
@@ -122,7 +122,7 @@ async def incremental_alter_configs(session: ApiSession) -> None:
     await ask("delete an unknown key", TOPIC, topic, ("no.such.thing", DELETE, None))
     await ask("one good, one bad", TOPIC, topic, ("retention.ms", SET, "1"), ("retention.bytes", SET, "x"))
     twice = ("retention.ms", SUBTRACT, "1")
-    await ask("the same key twice, subtracted from what is no list", TOPIC, topic, twice, twice)
+    await ask("the same key twice, subtracted from a config that is no list", TOPIC, topic, twice, twice)
     await ask("the same key twice", TOPIC, topic, ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
     await ask("set and delete", TOPIC, topic, ("retention.ms", SET, "1"), ("retention.ms", DELETE, None))
     await ask("only validated", TOPIC, topic, ("retention.ms", SET, "5"), validate_only=True)
@@ -138,14 +138,20 @@ async def incremental_alter_configs(session: ApiSession) -> None:
         for key, value in (("cleanup.policy", "delete"), ("a.plugin.url", "here"), ("num.io.threads", "8")):
             await ask(f"{key} of {of}", BROKER, broker, (key, SET, value))
             await ask(f"{key} of {of}, deleted", BROKER, broker, (key, DELETE, None))
-    await ask("what Kafka reads at start alone", BROKER, "1", ("process.roles", SET, "broker"), validate_only=True)
-    await ask("what Kafka does not know any more", BROKER, "1", ("zookeeper.connect", SET, "x"), validate_only=True)
+    await ask(
+        "a setting that Kafka reads only at its start",
+        BROKER,
+        "1",
+        ("process.roles", SET, "broker"),
+        validate_only=True,
+    )
+    await ask("a setting that Kafka no longer has", BROKER, "1", ("zookeeper.connect", SET, "x"), validate_only=True)
     change = ("message.max.bytes", SET, "2000000")
     await ask("the broker, only validated", BROKER, "1", change, validate_only=True)
     await ask("all brokers, only validated", BROKER, "", change, validate_only=True)
     await ask("bad value of all brokers", BROKER, "", ("message.max.bytes", SET, "much"))
     await ask("another broker", BROKER, "2", change, validate_only=True)
-    await ask("a broker that is no number", BROKER, "one", change)
+    await ask("a broker id that is no number", BROKER, "one", change)
     await ask("unknown kind", 99, "x", ("a", SET, "b"))
     await ask("kind 0", 0, "x", ("a", SET, "b"))
     await ask("unknown level", LOGGER, "1", ("kafka", SET, "LOUD"))

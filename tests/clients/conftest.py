@@ -69,7 +69,7 @@ def newest_classpath() -> str:
 
 @pytest.fixture(scope="session")
 def kcat() -> str:
-    """The path of kcat, a Debian package that `make test` installs as root."""
+    """The path of kcat, a Debian package that `make test` installs if it runs as root."""
     return shutil.which("kcat") or skip_or_fail_in_ci("kcat is not installed (Debian: apt-get install kcat)")
 
 

@@ -1,4 +1,4 @@
-"""The console that its tests in a browser share, and what several of them do with it."""
+"""The console that the tests in a browser share, and what several of these tests do with it."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ WITHIN_MS = 60_000
 SHIPMENT = '{"type":"record","name":"Shipment","fields":[{"name":"id","type":"long"}]}'
 NOTE = '{"name":"note","type":"string","default":""}'
 
-# True when every plot has a point or line of a series right of this share of its width.
+# True when every plot has a point or line of a series right of the `share` of its width.
 PLOTS_ARE_DRAWN = """(share) => [...document.querySelectorAll(".plots canvas")].every((canvas) => {
   const left = Math.floor(canvas.width * share);
   const pixels = canvas.getContext("2d").getImageData(left, 0, canvas.width - left, canvas.height).data;
@@ -86,10 +86,10 @@ def assert_no_attack(tab: Page) -> None:
 
 @contextmanager
 def run_consumer(
-    console: BrokerProcess, group: str, client_id: str, *, commits: int, **settings: object
+    console: BrokerProcess, group: str, client_id: str, *, commit_count: int, **settings: object
 ) -> Iterator[ck.Consumer]:
-    """A consumer that has read and committed `commits` records of `orders`, and stays in its group
-    until the end of the block.
+    """A consumer that has read and committed `commit_count` records of `orders`, and stays in its
+    group until the end of the block.
     """
     made = ck.Consumer(
         {
@@ -104,7 +104,7 @@ def run_consumer(
     )
     made.subscribe(["orders"])
     try:
-        for _ in range(commits):
+        for _ in range(commit_count):
             message = eventually(lambda: made.poll(1.0), within_s=60)
             assert message.error() is None
             made.store_offsets(message)

@@ -61,7 +61,7 @@ async def consumer_group_heartbeat(session: ApiSession) -> None:
         "an empty instance": joining_fields(none, topic, instance_id=""),
         "an empty rack": joining_fields(none, topic, rack_id=""),
         "an unknown assignor": joining_fields(none, topic, server_assignor="sticky"),
-        "an epoch below all": member_fields(none, -3),
+        "an epoch below all valid ones": member_fields(none, -3),
         "a static member without an instance leaves": member_fields(none, -2),
         "an unknown group": member_fields(none, 1),
         "leaving an unknown group": member_fields(none, -1),

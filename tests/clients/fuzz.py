@@ -39,14 +39,14 @@ FLEXIBLE_FETCH = 12
 class FuzzResult:
     """Outcomes of the requests. `hung` must stay empty; `closed` counts hung requests too."""
 
-    requests: int = 0
+    request_count: int = 0
     answered: int = 0
     closed: int = 0
     hung: list[bytes] = field(default_factory=list)
 
     def __str__(self) -> str:
         return (
-            f"{self.requests} requests sent: {self.answered} answered, {self.closed} closed their connection, "
+            f"{self.request_count} requests sent: {self.answered} answered, {self.closed} closed their connection, "
             f"{len(self.hung)} hung"
         )
 
@@ -65,8 +65,8 @@ class RequestGenerator:
         ]
 
     def next_frame(self) -> bytes:
-        """One request after its size: valid, mutated, truncated or arbitrary. One in a hundred has
-        a wrong size.
+        """A size and a request, which is valid, mutated, truncated or arbitrary. One size in a
+        hundred is wrong.
         """
         random = self.random
         body = bytearray(self._valid_request())
@@ -199,7 +199,7 @@ async def send_frames(port: int, host: str, frames: list[bytes], result: FuzzRes
     reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
     try:
         for frame in frames:
-            result.requests += 1
+            result.request_count += 1
             if not await _send_one(reader, writer, frame, result):
                 result.closed += 1
                 return
@@ -211,7 +211,7 @@ async def _send_one(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes, result: FuzzResult
 ) -> bool:
     """Sends a request and a valid one. Returns True once the valid one is answered; False if the
-    broker closes the connection or answers neither in time.
+    broker closes the connection or does not respond to the valid one in time.
     """
     hello = bytes(write_request(ApiKey.API_VERSIONS, 3, 0x0F0F0F0F, "fuzz", HELLO))
     try:
@@ -252,15 +252,15 @@ async def fuzz(
     recorded: Sequence[bytes] = (),
     at_least: int = 0,
 ) -> FuzzResult:
-    """Fuzz over four connections at a time, for `seconds` and at least `at_least` requests. Ends
-    early after a request that hangs.
+    """Sends requests over four connections at a time, for `seconds` and at least `at_least`
+    requests. Ends early after a request that hangs.
 
     `watch` is called between rounds.
     """
     loop = asyncio.get_running_loop()
     result, generator = FuzzResult(), RequestGenerator(seed, recorded)
     deadline = loop.time() + seconds
-    while (loop.time() < deadline or result.requests < at_least) and not result.hung:
+    while (loop.time() < deadline or result.request_count < at_least) and not result.hung:
         connections = [[generator.next_frame() for _ in range(8)] for _ in range(4)]
         await asyncio.gather(*(send_frames(port, host, frames, result) for frames in connections))
         watch()

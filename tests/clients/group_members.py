@@ -20,7 +20,7 @@ class GroupMember:
     """A librdkafka consumer that polls until `leave`.
 
     `assigned` has its partitions' numbers, `revoked` counts revoked and lost assignments, `values`
-    are the values received, and `error` is a fatal error, after which it stops.
+    are the values received. `error`: the fatal error that has ended the member, or None.
     """
 
     def __init__(self, bootstrap: str, group: str, topic: str, **settings: object) -> None:
@@ -36,7 +36,7 @@ class GroupMember:
         self._thread.start()
 
     def _on_assign(self, consumer: ck.Consumer, partitions: Sequence[ck.TopicPartition]) -> None:
-        """Required: without it librdkafka does not call the other callback."""
+        """Required: without it librdkafka does not call `_on_revoke`."""
 
     def _on_revoke(self, consumer: ck.Consumer, partitions: Sequence[ck.TopicPartition]) -> None:
         self.revoked += 1

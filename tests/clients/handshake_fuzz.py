@@ -23,8 +23,9 @@ LARGE: Final = 600_000  # above sasl.server.max.receive.size
 
 @dataclass
 class HandshakeResults:
-    """`hung` and `served` must stay empty: handshakes without an answer or an end, and requests
-    that were served without a login.
+    """`ended` counts handshakes by how they ended. `hung` and `served` must stay empty: they have
+    the seeds of handshakes without an answer or an end, and of those after which a request was
+    served.
     """
 
     ended: Counter[str] = field(default_factory=Counter)
@@ -64,7 +65,9 @@ async def try_handshakes(host: str, port: int, seconds: float, seed: int, at_lea
 
 
 async def try_handshake(host: str, port: int, random: Random) -> str:
-    """Returns how it ended: `closed`, `refused`, or `served`, which must not happen."""
+    """Tries one handshake, and then a request that requires a login. Returns how that ended:
+    `closed`, `refused`, or `served`, which must not happen.
+    """
     reader, writer = await asyncio.open_connection(host, port)
     try:
         mechanism, version = random.choice(MECHANISMS), random.choice((0, 1, 1))

@@ -30,9 +30,9 @@ def admin_client(bootstrap: str) -> AdminClient:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> None:
-    """Creates a topic and returns when it is usable; settings with `_` in place of `.`."""
+    """Creates a topic and returns when it is usable. Names in `config` have `_` in place of `.`."""
     settings = {key.replace("_", "."): str(value) for key, value in config.items()}
-    client = admin_client(bootstrap)  # keep a reference until the result: the client ends with its last one
+    client = admin_client(bootstrap)  # keep a reference until the result: the client ends with its last reference
     for made in client.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values():
         made.result(WITHIN_S)
 

@@ -133,21 +133,21 @@ async def offset_fetch(session: ApiSession) -> None:
 
 
 async def offset_delete(session: ApiSession) -> None:
-    there, group = await commit_offset(session)
+    committed_topic, group = await commit_offset(session)
 
     async def ask(case: str, name: str, topic: str, *partitions: int) -> None:
         wanted = [{"name": topic, "partitions": [{"partition_index": index} for index in partitions]}]
         await session.send_case(case, group_id=name, topics=wanted)
 
-    await ask("an unknown group", session.unique_name("none"), there, 0)
-    await ask("a group without a name", "", there, 0)
+    await ask("an unknown group", session.unique_name("none"), committed_topic, 0)
+    await ask("a group without a name", "", committed_topic, 0)
     await ask("an unknown topic", group, session.unique_name("unknown"), 0)
-    await ask("an unknown partition", group, there, 9)
-    await ask("what was committed, and not", group, there, 0, 1)
-    await ask("again", group, there, 0)
+    await ask("an unknown partition", group, committed_topic, 9)
+    await ask("a partition with a commit, and one without", group, committed_topic, 0, 1)
+    await ask("again", group, committed_topic, 0)
     busy = session.unique_name("busy")
     await create_stable_group(session, busy)
-    await ask("a topic that members may read", busy, there, 0)
+    await ask("a topic that members may read", busy, committed_topic, 0)
     await session.send_case("no topics", group_id=busy, topics=())
 
 

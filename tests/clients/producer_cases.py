@@ -1,4 +1,4 @@
-"""Requests of producers: Produce, producer ids. Each function of `PRODUCER_CASES` is named after an
+"""Requests of and about producers. Each function of `PRODUCER_CASES` is named after an
 API.
 """
 
@@ -56,12 +56,12 @@ async def produce(session: ApiSession) -> None:
     await ask("no bytes", main_topic, (0, b""))
     await session.send_case("no topic", acks=-1, timeout=10_000, topic_data=())
     await session.send_case_without_response(
-        "acks=0 of what is corrupt", **fields(main_topic, (0, good[:-1] + b"!"), acks=0)
+        "acks=0 with a corrupt batch", **fields(main_topic, (0, good[:-1] + b"!"), acks=0)
     )
     await ask("corrupt bytes", main_topic, (0, good[:-1] + b"!"))
     await ask("a wrong CRC", main_topic, (0, good[:CRC_AT] + b"\0\0\0\0" + good[CRC_AT + 4 :]))
     await ask("cut short", main_topic, (0, good[:-5]))
-    await ask("bytes behind", await new_topic(), (0, good + b"\0\0\0"))
+    await ask("bytes after the batch", await new_topic(), (0, good + b"\0\0\0"))
     await ask("two batches", main_topic, (0, good + good))
     await ask("magic 1", main_topic, (0, good[:MAGIC_AT] + b"\1" + good[MAGIC_AT + 1 :]))
     zstd = encode_values(b"a" * 99, compression=Compression.zstd)
@@ -84,7 +84,7 @@ async def produce(session: ApiSession) -> None:
     await ask("gzip", main_topic, (0, encode_values(b"a" * 99, compression=Compression.gzip)))
     await ask("zstd", main_topic, (0, encode_values(b"a" * 99, compression=Compression.zstd)))
     await ask("an unknown codec", await new_topic(), (0, set_attributes(good, 5)))
-    await ask("records behind the count", await new_topic(), (0, set_record_count(good, 1)))
+    await ask("more records than the count", await new_topic(), (0, set_record_count(good, 1)))
     await ask("fewer records than the count", await new_topic(), (0, set_record_count(good, 3)))
     await ask("no records in a batch", main_topic, (0, set_record_count(good, 0)))
     await ask("a negative count", main_topic, (0, set_record_count(good, -1)))
@@ -160,7 +160,7 @@ async def produce(session: ApiSession) -> None:
     await send_numbered("again", 0, producer=4001)
     await send_numbered("the next", 1, producer=4001, count=2)
     await send_numbered("a gap", 9, producer=4001)
-    await send_numbered("part of what was", 1, producer=4001)
+    await send_numbered("part of an earlier batch", 1, producer=4001)
     await send_numbered("a new epoch from 5", 5, epoch=1, producer=4001)
     await send_numbered("a new epoch from 0", 0, epoch=1, producer=4001)
     await send_numbered("the old epoch", 3, producer=4001)

@@ -30,7 +30,7 @@ async def alter_client_quotas(session: ApiSession) -> None:
     await ask("the other way round", (entity(client, user), ops(controller_mutation_rate=1.5)))
     await ask("an address", (entity(("ip", "10.1.2.3")), ops(connection_creation_rate=5.0)))
     await ask("removed", (entity(user), ops(producer_byte_rate=None)))
-    await ask("removed, not there", (entity(user), ops(request_percentage=None)))
+    await ask("removed, not set", (entity(user), ops(request_percentage=None)))
     await ask("an unknown key removed", (entity(user), ops(no_such_rate=None)))
     await ask("only validated", (entity(client), ops(producer_byte_rate=1.0)), validate_only=True)
     await ask("only validated, bad", (entity(client), ops(producer_byte_rate=-1.0)), validate_only=True)
@@ -40,7 +40,9 @@ async def alter_client_quotas(session: ApiSession) -> None:
     await ask("an unknown type", (entity(("group", "g")), ops(producer_byte_rate=1.0)))
     await ask("an empty name", (entity(("user", "")), ops(producer_byte_rate=1.0)))
     await ask("an address and a user", (entity(("ip", "10.1.2.3"), user), ops(connection_creation_rate=1.0)))
-    await ask("no address", (entity(("ip", "no.such.host.invalid")), ops(connection_creation_rate=1.0)))
+    await ask(
+        "a host name that does not resolve", (entity(("ip", "no.such.host.invalid")), ops(connection_creation_rate=1.0))
+    )
     await ask("a user's connections", (entity(user), ops(connection_creation_rate=1.0)))
     await ask("an address's bytes", (entity(("ip", "10.1.2.3")), ops(producer_byte_rate=1.0)))
     await ask(
@@ -62,17 +64,17 @@ async def alter_client_quotas(session: ApiSession) -> None:
 async def describe_client_quotas(session: ApiSession) -> None:
     alice, bob = ("user", session.unique_name("alice")), ("user", session.unique_name("bob"))
     client = ("client-id", session.unique_name("client"))
-    everybody, every_client, address = ("user", None), ("client-id", None), ("ip", "10.9.8.7")
+    default_user, default_client, address = ("user", None), ("client-id", None), ("ip", "10.9.8.7")
     quotas: list[tuple[list[dict[str, Any]], dict[str, float]]] = [
         (entity(alice), {"producer_byte_rate": 1024.0, "request_percentage": 12.5}),
         (entity(bob), {"consumer_byte_rate": 2048.0}),
         (entity(alice, client), {"controller_mutation_rate": 0.25}),
-        (entity(alice, every_client), {"producer_byte_rate": 3.0}),
-        (entity(everybody), {"producer_byte_rate": 4.0}),
-        (entity(everybody, client), {"producer_byte_rate": 5.0}),
-        (entity(everybody, every_client), {"producer_byte_rate": 6.0}),
+        (entity(alice, default_client), {"producer_byte_rate": 3.0}),
+        (entity(default_user), {"producer_byte_rate": 4.0}),
+        (entity(default_user, client), {"producer_byte_rate": 5.0}),
+        (entity(default_user, default_client), {"producer_byte_rate": 6.0}),
         (entity(client), {"producer_byte_rate": 7.0}),
-        (entity(every_client), {"producer_byte_rate": 8.0}),
+        (entity(default_client), {"producer_byte_rate": 8.0}),
         (entity(address), {"connection_creation_rate": 9.0}),
         (entity(("ip", None)), {"connection_creation_rate": 10.0}),
     ]

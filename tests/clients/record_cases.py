@@ -60,7 +60,10 @@ async def fetch(session: ApiSession) -> None:
     await ask("6000 bytes", topic_fields(tall, fetch_at(0, partition_max_bytes=6000)))
     await ask("no topic")
     await ask(
-        "a replica that is none", topic_fields(main_topic, fetch_at(1)), replica_id=9, replica_state={"replica_id": 9}
+        "a replica id that no broker has",
+        topic_fields(main_topic, fetch_at(1)),
+        replica_id=9,
+        replica_state={"replica_id": 9},
     )
     if session.version >= 9:
         await ask("the leader's epoch", topic_fields(main_topic, fetch_at(1, current_leader_epoch=0)))
@@ -114,8 +117,8 @@ async def fetch(session: ApiSession) -> None:
 async def fetch_diverged_again(session: ApiSession, wanted: dict[str, Any]) -> None:
     """Fetches twice in a session from beyond the end of an epoch."""
     fields: dict[str, Any] = {"replica_id": -1, "max_wait": 0, "min_bytes": 0}
-    made = await session.send_case("where logs part", **fields, session_epoch=0, topics=[wanted])
-    await session.send_case("where they still part", **fields, session_id=made.session_id, session_epoch=1)
+    made = await session.send_case("where logs diverge", **fields, session_epoch=0, topics=[wanted])
+    await session.send_case("where they still diverge", **fields, session_id=made.session_id, session_epoch=1)
 
 
 async def fetch_deleted_topic(session: ApiSession, name: str, wanted: dict[str, Any]) -> None:
@@ -174,12 +177,12 @@ async def list_offsets(session: ApiSession) -> None:
     for timestamp, what in names.items():
         await ask(what, timestamp)
         await ask(f"{what} of an empty partition", timestamp, 1)
-    await ask("no such form", -7)
+    await ask("an unknown special timestamp", -7)
     await ask("time 0", 0)
     await ask("a time inside a batch", START_MS + 1)
     await ask("between batches", START_MS + 10)
     await ask("the largest time", START_MS + 100)
-    await ask("behind the largest", START_MS + 101)
+    await ask("after the largest time", START_MS + 101)
     await ask("time 0 of an empty partition", 0, 1)
     await ask("read committed", -1, isolation_level=1)
     await ask("time, read committed", START_MS + 1, isolation_level=1)

@@ -1,4 +1,6 @@
-"""Recorded requests of real clients: a relay in front of a broker stores every request."""
+"""Recorded requests of real clients: a relay in front of a broker stores each distinct
+request.
+"""
 
 import asyncio
 import contextlib

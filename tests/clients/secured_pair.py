@@ -45,7 +45,7 @@ def run_secured_pair(
     users: Iterable[str], kafka_settings: Mapping[str, Any] | None = None, kafka: str = KAFKA, **settings: Any
 ) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
     """Runs both brokers, and yields Apache Kafka first. `kafka` is its version; `kafka_settings`
-    are for it alone, `settings` for both.
+    are only for Kafka, `settings` for both.
     """
     named = list(users)
     with (

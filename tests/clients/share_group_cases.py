@@ -1,5 +1,5 @@
 """Requests of share groups (KIP-932) to the group coordinator: members that join, repeat, leave and
-are fenced, descriptions of groups, and offsets that administrators see, set and delete.
+are fenced; descriptions of groups; and offsets that administrators see, set and delete.
 
 Apache Kafka initializes the share state of partitions after the response to the heartbeat that
 finds them, and Ottla before it: cases begin when a member has its partitions. Which of several
@@ -76,7 +76,7 @@ async def share_group_heartbeat(session: ApiSession) -> None:
         "an empty rack": heartbeat_fields(none, 0, [topic], rack_id=""),
         "joining without a subscription": heartbeat_fields(none, 0),
         "joining with no topic": heartbeat_fields(none, 0, []),
-        "an epoch below all": heartbeat_fields(none, -2),
+        "an epoch below all valid ones": heartbeat_fields(none, -2),
         "an unknown group": heartbeat_fields(none, 1),
         "leaving an unknown group": heartbeat_fields(none, -1),
         "a topic that does not exist": heartbeat_fields(session.unique_name("waits"), 0, [missing]),

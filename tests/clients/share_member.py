@@ -34,7 +34,7 @@ class DeliveredRecord:
 
 @dataclass
 class ShareMember:
-    """Member of `group`, which reads one topic. `channels`, `addresses` and `session_epochs` (of
+    """Reads one topic as a member of `group`. `channels`, `addresses` and `session_epochs` (of
     the next requests in share sessions) are by node id of the broker; −1 is the bootstrap address.
     `assigned` has partitions by topic id, `leaders` node ids by partition.
     """

@@ -69,7 +69,7 @@ def acknowledge_fields(
     return {**fields, "topics": topic_fields(at, *acknowledged), **more}
 
 
-async def create_partition(session: ApiSession, suffix: str, *batches: bytes, **configs: str) -> SharePartition:
+async def create_share_partition(session: ApiSession, suffix: str, *batches: bytes, **configs: str) -> SharePartition:
     """Creates a topic with these batches, and a group that begins at the topic's start and whose
     state is loaded.
     """
@@ -106,7 +106,7 @@ async def wait_until_released(session: ApiSession, at: SharePartition, count: in
         return sum(int(span.last_offset) - int(span.first_offset) + 1 for span in found) >= count
 
     await eventually_async(are_released)
-    session.responses["what was not acknowledged comes again"] = merge_spans(found)
+    session.responses["what was not acknowledged is delivered again"] = merge_spans(found)
 
 
 async def send_session_cases(session: ApiSession, at: SharePartition) -> None:
@@ -115,13 +115,13 @@ async def send_session_cases(session: ApiSession, at: SharePartition) -> None:
 
     await ask("no session", 1)
     await ask("no session to close", -1, topics=[])
-    await ask("an epoch below all", -2)
+    await ask("an epoch below all valid ones", -2)
     await ask("acknowledging before a session", 0, (0, 0, ACCEPT))
     await ask("without a group", 0, group_id="")
     await ask("null group", 0, group_id=None)
     await ask("without a member", 0, member_id="")
     await ask("null member", 0, member_id=None)
-    await ask("a member that is no id", 0, member_id="somebody", topics=[])
+    await ask("a member id that is no UUID", 0, member_id="somebody", topics=[])
     await ask("an empty session", 0, topics=[])
     await ask("an unknown topic is added", 1, topics=topic_fields(at._replace(topic=NO_SUCH_TOPIC)))
     await ask("and stays in the session", 2, topics=[])
@@ -139,7 +139,7 @@ async def send_session_cases(session: ApiSession, at: SharePartition) -> None:
 async def share_fetch(session: ApiSession) -> None:
     await wait_for_coordinators(session)
     batches = [encode_values(b"a", b"b", b"c"), encode_values(b"d", b"e"), encode_values(b"f")]
-    at = await create_partition(session, "fetched", *batches)
+    at = await create_share_partition(session, "fetched", *batches)
     await send_session_cases(session, at)
 
     async def ask(case: str, epoch: int, *acknowledged: Acknowledged, **more: Any) -> None:
@@ -149,10 +149,10 @@ async def share_fetch(session: ApiSession) -> None:
     await ask("the rest", 1)
     await ask("nothing is left", 2)
     await ask("another member gets nothing", 0, member=SECOND)
-    await ask("what it has not", 1, (0, 1, ACCEPT), member=SECOND)
+    await ask("records that it does not have", 1, (0, 1, ACCEPT), member=SECOND)
     await ask("two are accepted", 3, (0, 1, ACCEPT))
     await release(session, at, 4, 2, 3)
-    await ask("released ones come again", 5)
+    await ask("released ones are delivered again", 5)
     await ask("a type for each", 6, (2, 4, [ACCEPT, ACCEPT, REJECT]))
     await ask("acknowledged twice", 7, (2, 2, ACCEPT))
     await ask("never delivered", 8, (50, 51, ACCEPT))
@@ -169,7 +169,7 @@ async def share_fetch(session: ApiSession) -> None:
     await ask("closing fetches nothing", -1, member=SECOND)
     await send_sized_cases(session)
     await send_isolation_cases(session)
-    empty = await create_partition(session, "empty")
+    empty = await create_share_partition(session, "empty")
     await session.send_case("an empty log", **fetch_fields(empty, 0))
     classic = session.unique_name("classic")
     await create_stable_group(session, classic)
@@ -179,7 +179,7 @@ async def share_fetch(session: ApiSession) -> None:
 async def send_sized_cases(session: ApiSession) -> None:
     """Limits of sizes and counts, and the limit of deliveries."""
     batches = [encode_values(b"%d" % number * 100, b"x") for number in range(4)]
-    at = await create_partition(session, "sized", *batches, share_delivery_count_limit="2")
+    at = await create_share_partition(session, "sized", *batches, share_delivery_count_limit="2")
 
     async def ask(case: str, epoch: int, *acknowledged: Acknowledged, **more: Any) -> None:
         await session.send_case(f"sized: {case}", **fetch_fields(at, epoch, *acknowledged, **more))
@@ -195,7 +195,7 @@ async def send_sized_cases(session: ApiSession) -> None:
     await ask("no third delivery", 8)
     if session.version < 2:
         return
-    at = await create_partition(session, "exact", *batches)
+    at = await create_share_partition(session, "exact", *batches)
     nothing = {"max_bytes": 0, "min_bytes": 0, "max_records": 0}
     await ask("exactly one record", 0, max_records=1, share_acquire_mode=1)
     await ask("exactly two", 1, max_records=2, share_acquire_mode=1)
@@ -209,7 +209,7 @@ async def send_isolation_cases(session: ApiSession) -> None:
     """Records of a committed, an aborted and an open transaction."""
     for isolation in ("read_committed", "read_uncommitted"):
         topic = session.unique_name(isolation)
-        at = await create_partition(session, isolation, encode_values(b"plain"), share_isolation_level=isolation)
+        at = await create_share_partition(session, isolation, encode_values(b"plain"), share_isolation_level=isolation)
         for name, outcome in (("committed", True), ("aborted", False), ("open", None)):
             producer = await create_producer(session, f"{isolation} {name}")
             await add_partitions(session, producer, topic, 0)
@@ -247,7 +247,7 @@ async def read_values(session: ApiSession, at: SharePartition) -> list[str]:
 
 async def share_acknowledge(session: ApiSession) -> None:
     await wait_for_coordinators(session)
-    at = await create_partition(session, "acknowledged", encode_values(*[b"v"] * 12))
+    at = await create_share_partition(session, "acknowledged", encode_values(*[b"v"] * 12))
 
     async def ask(case: str, epoch: int, *acknowledged: Acknowledged, **more: Any) -> None:
         await session.send_case(case, **acknowledge_fields(at, epoch, *acknowledged, **more))
@@ -267,7 +267,7 @@ async def share_acknowledge(session: ApiSession) -> None:
     await ask("no type", 9, (7, 7, []))
     await ask("too many types", 10, (7, 7, [ACCEPT, ACCEPT]))
     await ask("an unknown type", 11, (7, 7, 5))
-    await ask("a type below all", 12, (7, 7, -1))
+    await ask("a type below all valid ones", 12, (7, 7, -1))
     await ask("of another member", 1, (7, 7, ACCEPT), member=SECOND)
     await ask("nothing", 13, topics=[])
     await ask("no batch", 14)

@@ -64,9 +64,9 @@ async def initialize_share_group_state(session: ApiSession) -> None:
     await ask("a later state epoch", 0, 2, 5)
     await ask("an earlier state epoch", 0, 1, 5)
     await ask("without a start offset", 1, 0, -1)
-    await ask("a start offset below all", 1, 3, -2)
-    await ask("a state epoch below all", 1, -1, 0)
-    await ask("a partition below all", -1, 0, 0)
+    await ask("a start offset below all valid ones", 1, 3, -2)
+    await ask("a state epoch below all valid ones", 1, -1, 0)
+    await ask("a partition below all valid ones", -1, 0, 0)
     await ask("an unknown partition", 9, 0, 0)
     await ask("an unknown topic", 0, 0, 0, NO_SUCH_TOPIC)
     await ask("without a topic", 0, 0, 0, None)
@@ -93,7 +93,7 @@ async def send_read_cases(session: ApiSession, group: str, topic_id: UUID | None
     await ask("its leader", 0, 2)
     await ask("a later leader", 0, 3)
     await ask("a former leader", 0, former_leader)
-    await ask("a leader epoch below all", 0, -1)
+    await ask("a leader epoch below all valid ones", 0, -1)
     await ask("not initialized", 1, 0)
     await ask("an unknown partition", 9, 0)
     await ask("an unknown topic", 0, 0, NO_SUCH_TOPIC)
@@ -130,7 +130,7 @@ async def write_share_group_state(session: ApiSession) -> None:
     await ask("an unknown state", batch_fields(20, 21, 9), leader=100)
     await ask("acquired", batch_fields(22, 23, 1), leader=100)
     await ask("the end before the start", batch_fields(21, 20, AVAILABLE), leader=100)
-    await ask("a count below all", batch_fields(24, 25, AVAILABLE, -1), leader=100)
+    await ask("a count below all valid ones", batch_fields(24, 25, AVAILABLE, -1), leader=100)
     for case, topic, partition, name in (
         ("an unknown partition", topic_id, 9, group),
         ("an unknown topic", NO_SUCH_TOPIC, 0, group),

@@ -1,7 +1,7 @@
 """Requests of the streams protocol (KIP-1071): threads of applications that join, repeat, leave and
 are fenced, and what StreamsGroupDescribe says of them.
 
-Apache Kafka serves it from 4.2 on. Which of several equal tasks moves to a second member is the
+Kafka serves the protocol from 4.2 on. Which of several equal tasks moves to a second member is the
 broker's choice, so no case shows it.
 """
 
@@ -93,6 +93,7 @@ async def join(session: ApiSession, group: str, parts: list[dict[str, Any]], mem
 
 
 async def send_refused_cases(session: ApiSession, topic: str) -> None:
+    """Only the last case is not refused: a member may wait for a topic."""
     none, missing = session.unique_name("none"), session.unique_name("missing")
     part = subtopology("0", [topic])
     task = [{"subtopology_id": "0", "partitions": [0]}]
@@ -120,7 +121,7 @@ async def send_refused_cases(session: ApiSession, topic: str) -> None:
         "a copartition group beyond its topics": joining_fields(
             none, [subtopology("0", [topic], copartition_groups=[beyond])]
         ),
-        "an epoch below all": member_fields(none, -3),
+        "an epoch below all valid ones": member_fields(none, -3),
         "a static member leaves": member_fields(none, -2),
         "an unknown group": member_fields(none, 1),
         "leaving an unknown group": member_fields(none, -1),

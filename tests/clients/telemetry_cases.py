@@ -63,7 +63,7 @@ async def subscribe(session: ApiSession, name: str, connection: str, metrics: st
 async def get_telemetry_subscriptions(session: ApiSession) -> None:
     found = await session.send("get_telemetry_subscriptions", client_instance_id=NO_ID)
     assert found.client_instance_id not in (None, NO_ID, RESERVED_ID)
-    # The subscription's id depends on the client's random one.
+    # The subscription's id depends on the client's random id.
     session.store("a new client", replace(found, subscription_id=i32(0)))
     known: dict[str, Any] = {"client_instance_id": UUID(int=0x7001)}
     await session.send_case("without a subscription", **known)

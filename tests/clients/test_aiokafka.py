@@ -261,7 +261,7 @@ def test_offsets_are_committed_with_the_records_of_a_transaction(broker: BrokerP
     }
 
     async def copy_five(producer: AIOKafkaProducer) -> None:
-        """Copies five records to the target, and commits the offset behind them."""
+        """Copies five records to the target, and commits the offset after them."""
         async with AIOKafkaConsumer(name, **settings) as reader:
             records = [await reader.getone() for _ in range(5)]
             await send(producer, target, *((one.value or b"").decode() for one in records))

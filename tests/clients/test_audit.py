@@ -109,7 +109,9 @@ def test_line_of_a_refused_write_names_the_principal_the_host_and_the_topic(audi
     }
 
 
-def test_topic_that_may_not_be_described_is_a_refusal_only_where_it_is_named(audited: AuditedBroker, name: str) -> None:
+def test_topic_that_may_not_be_described_is_a_refusal_only_if_the_request_names_it(
+    audited: AuditedBroker, name: str
+) -> None:
     rd.create_topic(audited.broker.bootstrap, name)
     login = {"bootstrap.servers": audited.sasl} | rd.to_librdkafka_names(BOB)
     lists_all, names_one = f"{name}-all", f"{name}-one"

@@ -1,5 +1,5 @@
-"""Every client reads a compacted log with gaps between offsets, and with empty batches at the end
-of a segment or in place of a producer's last batch.
+"""librdkafka, kafka-python, aiokafka and the Java client read a compacted log with gaps between
+offsets and with empty batches at the ends of segments.
 """
 
 import asyncio

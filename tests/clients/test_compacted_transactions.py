@@ -49,7 +49,7 @@ def compacted(new_broker: NewBroker) -> Iterator[BrokerProcess]:
                 producer.produce(TOPIC, b"%s %d %s" % (outcome, number, LARGE), b"key %d" % key)
             assert producer.flush(30) == 0
             (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
-        # The transactions have twice as many bytes. The cleaner may have begun before the last one.
+        # The transactions have twice as many bytes. The cleaner may begin before the last one ends.
         eventually(lambda: sum(segment_sizes(broker.log_dir / f"{TOPIC}-0")) < 3.5 * SEGMENT)
         yield broker
 
@@ -59,7 +59,7 @@ def check(found: Pairs) -> None:
     assert dict(found) == {b"key %d" % key: LAST_COMMITTED + LARGE for key in range(KEYS)}
 
 
-def test_librdkafka_reads_committed_values_alone(compacted: BrokerProcess) -> None:
+def test_librdkafka_reads_only_committed_values(compacted: BrokerProcess) -> None:
     messages = rd.consume(compacted.bootstrap, TOPIC, isolation_level=READ_COMMITTED)
     check([(message.key() or b"", message.value() or b"") for message in messages])
 
@@ -72,7 +72,7 @@ def to_pairs(records: Iterable[Any]) -> Pairs:
     return [(record.key, record.value) for record in records]
 
 
-def test_kafka_python_reads_committed_values_alone(compacted: BrokerProcess) -> None:
+def test_kafka_python_reads_only_committed_values(compacted: BrokerProcess) -> None:
     count, settings = count_committed(compacted), {"isolation_level": READ_COMMITTED, "consumer_timeout_ms": 20_000}
     with closing(KafkaConsumer(bootstrap_servers=compacted.bootstrap, **settings)) as reader:
         reader.assign([TopicPartition(TOPIC, 0)])
@@ -80,7 +80,7 @@ def test_kafka_python_reads_committed_values_alone(compacted: BrokerProcess) -> 
         check(to_pairs(record for _, record in zip(range(count), reader, strict=False)))
 
 
-def test_aiokafka_reads_committed_values_alone(compacted: BrokerProcess) -> None:
+def test_aiokafka_reads_only_committed_values(compacted: BrokerProcess) -> None:
     count = count_committed(compacted)
 
     async def read() -> list[Any]:
@@ -92,7 +92,7 @@ def test_aiokafka_reads_committed_values_alone(compacted: BrokerProcess) -> None
     check(to_pairs(asyncio.run(asyncio.wait_for(read(), 20))))
 
 
-def test_java_client_reads_committed_values_alone(compacted: BrokerProcess) -> None:
+def test_java_client_reads_only_committed_values(compacted: BrokerProcess) -> None:
     command = java_command(
         kafka_classpath(),
         "org.apache.kafka.tools.consumer.ConsoleConsumer",

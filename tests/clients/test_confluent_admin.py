@@ -137,13 +137,13 @@ def test_records_are_deleted(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 100))
     client = rd.admin_client(broker.bootstrap)
-    for low in client.delete_records([ck.TopicPartition(name, 0, 40)]).values():
-        assert low.result(WITHIN_S).low_watermark == 40
+    for deletion in client.delete_records([ck.TopicPartition(name, 0, 40)]).values():
+        assert deletion.result(WITHIN_S).low_watermark == 40
     assert [message.offset() for message in rd.consume(broker.bootstrap, name)] == list(range(40, 100))
-    for beyond in client.delete_records([ck.TopicPartition(name, 0, 101)]).values():
-        assert error_code_of(beyond) == ck.KafkaError.OFFSET_OUT_OF_RANGE
-    for low in client.delete_records([ck.TopicPartition(name, 0, ck.OFFSET_END)]).values():
-        assert low.result(WITHIN_S).low_watermark == 100
+    for deletion in client.delete_records([ck.TopicPartition(name, 0, 101)]).values():
+        assert error_code_of(deletion) == ck.KafkaError.OFFSET_OUT_OF_RANGE
+    for deletion in client.delete_records([ck.TopicPartition(name, 0, ck.OFFSET_END)]).values():
+        assert deletion.result(WITHIN_S).low_watermark == 100
     assert rd.consume(broker.bootstrap, name) == []
     assert rd.produce(broker.bootstrap, name, rd.numbered_messages(0, 1)) == [100]
 

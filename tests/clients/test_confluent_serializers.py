@@ -75,7 +75,7 @@ def avro_record(jvm: Any, schema: str, **fields: object) -> Any:
     return record
 
 
-def test_avro_records_of_java_and_python_are_read_by_the_other(
+def test_avro_records_of_java_are_read_by_python_and_vice_versa(
     jvm: Any, registry: str, client: SchemaRegistryClient, name: str
 ) -> None:
     serializer = configured(jvm.io.confluent.kafka.serializers.KafkaAvroSerializer(), registry)
@@ -87,7 +87,7 @@ def test_avro_records_of_java_and_python_are_read_by_the_other(
     assert str(deserializer.deserialize(name, of_python).get("name")) == "Ottla"
 
 
-def test_json_records_of_java_and_python_are_read_by_the_other(
+def test_json_records_of_java_are_read_by_python_and_vice_versa(
     jvm: Any, registry: str, client: SchemaRegistryClient, name: str
 ) -> None:
     confluent, tree = jvm.io.confluent.kafka, jvm.com.fasterxml.jackson.databind.ObjectMapper().readTree
@@ -104,11 +104,11 @@ def test_json_records_of_java_and_python_are_read_by_the_other(
     assert (found["name"], found["price"]) == ("rope", 3)
 
 
-def test_protobuf_records_with_imports_of_java_and_python_are_read_by_the_other(
+def test_protobuf_records_with_imports_of_java_are_read_by_python_and_vice_versa(
     jvm: Any, registry: str, client: SchemaRegistryClient, name: str
 ) -> None:
-    """Both register the imported file as a subject of its own. They print the same
-    schema differently, but normalized their texts are equal.
+    """Both serialisers register the imported file as a subject of its own. They print the same
+    schema differently, but the normalized texts are equal.
     """
     confluent, format_ = jvm.io.confluent.kafka, jvm.com.google.protobuf.util.JsonFormat
     imports = [confluent.schemaregistry.client.rest.entities.SchemaReference("place.proto", "place.proto", -1)]

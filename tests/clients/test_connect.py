@@ -182,7 +182,7 @@ def create_connector(address: str, connector: str, config: dict[str, str]) -> ob
 
 
 def committed_count(address: str, connector: str) -> int:
-    """The number of records that the sink has committed."""
+    """The number of records that the sink has committed; 0 while the worker does not know it."""
     answer = rest("GET", f"{address}/connectors/{connector}/offsets")
     return sum(each["offset"]["kafka_offset"] for each in answer["offsets"]) if answer else 0
 

@@ -18,7 +18,7 @@ def test_overview_shows_health_brokers_disks_and_plots(tab: Page, console: Broke
     )
     expect(tab.get_by_role("region", name="Brokers").locator("tbody tr")).to_have_count(1)
     expect(tab.get_by_role("region", name="Disks").get_by_role("meter")).to_have_count(1)
-    with run_consumer(console, "plots", "overview", commits=1):
+    with run_consumer(console, "plots", "overview", commit_count=1):
         expect(tab.locator(".plots canvas")).to_have_count(5)
         tab.wait_for_function(PLOTS_ARE_DRAWN, arg=0)
     take_screenshot(tab, "overview")

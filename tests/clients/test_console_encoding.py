@@ -45,7 +45,9 @@ def read_all(console: BrokerProcess, count: int) -> list[ck.Message]:
         client.close()
 
 
-def test_records_are_read_by_deserialisers(tab: Page, console: BrokerProcess) -> None:
+def test_records_by_schema_are_read_by_deserialisers_and_invalid_ones_are_refused(
+    tab: Page, console: BrokerProcess
+) -> None:
     url = f"{url_of(console)}/topics/{TOPIC}/produce"
     tab.goto(url)
     tab.get_by_label("Form of the key").select_option("JSON by schema")

@@ -11,7 +11,7 @@ from tests.waiting import eventually
 
 
 def test_group_shows_members_assignment_and_lag(tab: Page, console: BrokerProcess) -> None:
-    with run_consumer(console, "billing", "group-classic", commits=RECORDS - 10):
+    with run_consumer(console, "billing", "group-classic", commit_count=RECORDS - 10):
         tab.get_by_role("link", name="Groups").click()
         tab.get_by_role("link", name="billing").click()
         figures = tab.locator(".figures")
@@ -53,7 +53,7 @@ def sampled_lags(tab: Page, console: BrokerProcess) -> list[int]:
 
 def test_groups_of_the_consumer_protocol_and_strange_names_are_shown(tab: Page, console: BrokerProcess) -> None:
     name = "<i>a/b?c&d</i>"
-    with run_consumer(console, name, "group-newer", commits=1, group_protocol="consumer"):
+    with run_consumer(console, name, "group-newer", commit_count=1, group_protocol="consumer"):
         tab.goto(f"{url_of(console)}/groups?search=b%3Fc")
         tab.get_by_role("link", name=name).click()
         expect(tab.get_by_role("heading", level=1)).to_have_text(name)

@@ -60,7 +60,7 @@ def test_pages_fit_the_screen_and_are_accessible(
     browser: Browser, console: BrokerProcess, size: tuple[int, int], dark: bool
 ) -> None:
     register(console, "shipments-value", SHIPMENT, SHIPMENT.replace("]}", f",{NOTE}]}}"))
-    with open_tab(browser, size, dark=dark) as page, run_consumer(console, "billing", "layout", commits=10):
+    with open_tab(browser, size, dark=dark) as page, run_consumer(console, "billing", "layout", commit_count=10):
         for path in PAGES:
             page.goto(url_of(console) + path)
             expect(page.get_by_role("heading", level=1)).to_be_visible()

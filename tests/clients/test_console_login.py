@@ -20,7 +20,8 @@ from tests.waiting import eventually
 WITHIN_MS = 60_000
 PASSWORD = "secret ä & <b>"
 LARGE = 40_000
-"""Number of records of 1 kB in the topic `large`: more than buffers before the reader hold."""
+"""Number of records of 1 kB in the topic `large`: more than the buffers between the broker and a
+client hold."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,8 @@ class SecuredConsole:
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[SecuredConsole]:
-    """A cluster with the topics `orders` and `large`, which alice may read, `described`, which she
-    may only describe, and `payments`, which she may not. carol may read `orders`. bob is a super
-    user.
+    """A cluster with four topics. alice may read `orders` and `large`, describe `described`, and do
+    nothing with `payments`. carol may read `orders`. bob is a super user.
     """
     http, login = free_port(), free_port()
     with run_ottla_broker(start=False) as broker:

@@ -84,7 +84,7 @@ def test_stopped_search_can_be_resumed(tab: Page, console: BrokerProcess) -> Non
     assert not set(first) & set(second)
 
 
-def test_search_reports_an_invalid_filter(tab: Page, console: BrokerProcess) -> None:
+def test_search_reports_an_invalid_filter_and_records_without_a_result(tab: Page, console: BrokerProcess) -> None:
     search(tab, console, "orders", "valeu.amount > 3")
     expect(tab.locator(".problem.warning")).to_contain_text("the filter uses 'valeu'; allowed: key, value")
     search(tab, console, "orders", "value.price > 3")

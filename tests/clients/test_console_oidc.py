@@ -137,24 +137,24 @@ def test_forged_and_failed_login_callbacks_are_refused_with_a_reason_and_audited
     secured: OidcConsole, query: str, with_cookie: bool, message: str
 ) -> None:
     cookies, state = start_login(secured)
-    before = len(failed_logins(secured))
+    count_before = len(failed_logins(secured))
     answer = requests.get(
         f"{secured.url}/login/oidc?{query.replace('STATE', state)}", cookies=cookies if with_cookie else {}, timeout=30
     )
     assert (answer.status_code, message in answer.text) == (401, True), answer.text
     assert "ottla-console-1" not in answer.cookies
-    assert len(failed_logins(secured)) == before + 1
+    assert len(failed_logins(secured)) == count_before + 1
 
 
 def test_provider_that_does_not_respond_is_named(secured: OidcConsole) -> None:
-    """It stops in the middle of a login, before the user comes back to the console."""
+    """The provider stops in the middle of a login, before the user comes back to the console."""
     cookies, state = start_login(secured)
-    before = len(failed_logins(secured))
+    count_before = len(failed_logins(secured))
     secured.oidc.daemon.stop()
     try:
         answer = requests.get(f"{secured.url}/login/oidc?code=x&state={state}", cookies=cookies, timeout=30)
     finally:
         secured.oidc.start()
-    assert (answer.status_code, len(failed_logins(secured))) == (502, before + 1)
+    assert (answer.status_code, len(failed_logins(secured))) == (502, count_before + 1)
     assert f"does not respond as expected: {secured.oidc.token_url}: connection refused" in answer.text
     assert "Traceback" not in secured.broker.log_tail()

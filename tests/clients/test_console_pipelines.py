@@ -1,4 +1,4 @@
-"""The pages of pipelines in a real browser, on a broker with reports of two."""
+"""The pages of pipelines in a real browser, on a broker with reports of two pipelines."""
 
 import asyncio
 from collections.abc import Iterator

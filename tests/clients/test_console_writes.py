@@ -22,13 +22,13 @@ def console() -> Iterator[BrokerProcess]:
 
 
 def audit_lines(console: BrokerProcess, request: str) -> list[str]:
-    """Lines of the audit log about requests of the console with this name."""
+    """Lines of the audit log about the console's requests of this name."""
     lines = [line for line in console.log_tail().splitlines() if '"listener":"http.listener"' in line]
     return [line for line in lines if f'"request":"{request}"' in line]
 
 
 def test_offsets_of_a_group_are_reset_and_the_reset_is_undone(tab: Page, console: BrokerProcess) -> None:
-    with run_consumer(console, "billing", "writes", commits=RECORDS):
+    with run_consumer(console, "billing", "writes", commit_count=RECORDS):
         pass
     tab.goto(f"{url_of(console)}/group?id=billing")
     expect(tab.locator(".figures")).to_contain_text("Lag in records0")
@@ -103,7 +103,9 @@ def only_record(console: BrokerProcess, topic: str) -> ck.Message:
 
 
 def partition_by_librdkafka(console: BrokerProcess, key: bytes) -> int:
-    """The partition that librdkafka chooses for a key in a topic with as many as `payments` has."""
+    """The partition that librdkafka chooses for a key in a topic with as many partitions as
+    `payments`.
+    """
     rd.create_topic(console.bootstrap, "keys", partitions=4)
     found: list[int] = []
     producer = ck.Producer({"bootstrap.servers": console.bootstrap, "partitioner": "murmur2_random"})
@@ -168,7 +170,7 @@ def test_offsets_changed_since_the_dry_run_and_offsets_of_a_group_with_members_a
     tab: Page, console: BrokerProcess
 ) -> None:
     headers = {"Origin": url_of(console)}
-    with run_consumer(console, "shipping", "writes", commits=10):
+    with run_consumer(console, "shipping", "writes", commit_count=10):
         tab.goto(f"{url_of(console)}/group/reset?id=shipping&to=earliest")
         form = {field: tab.locator(f"main input[name={field}]").last.input_value() for field in ("token", "changes")}
         form["id"] = "shipping"

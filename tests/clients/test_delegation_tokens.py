@@ -97,8 +97,8 @@ def create_token(secured: SaslBroker, user: str, *arguments: str) -> Token:
 
 
 def described_ids(secured: SaslBroker, user: str, owner: str) -> set[str]:
-    """Ids of the tokens with this owner or renewer that the user may see. The tool requests none
-    unless it is given an owner.
+    """Ids of the tokens with this owner or renewer that the user may see. The tool requests no
+    tokens unless it is given an owner.
     """
     output = run_tool(secured, user, "--describe", "--owner-principal", f"User:{owner}")
     return set(re.findall(r"^([A-Za-z0-9_-]{22})\s", output, re.MULTILINE))
@@ -120,7 +120,9 @@ def list_topics(secured: SaslBroker, properties: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_client_with_a_token_may_do_what_its_owner_may(secured: SaslBroker, name: str, mechanism: str) -> None:
+def test_client_with_a_token_may_do_what_its_owner_may_except_with_tokens(
+    secured: SaslBroker, name: str, mechanism: str
+) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     allow_alice_to_describe(secured, name)
     token = create_token(secured, "alice")

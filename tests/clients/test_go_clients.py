@@ -72,21 +72,21 @@ def test_records_of_every_codec_are_read_by_groups(client: Client, broker: Broke
     assert sorted(((each.value() or b"").decode(), (each.key() or b"").decode()) for each in by_librdkafka) == written
 
     alone, together = f"alone-{name}", f"together-{name}"
-    ends = read_in_group(client, broker, name, alone, members=1, written=written)
+    ends = read_in_group(client, broker, name, alone, member_count=1, written=written)
     with rd.open_consumer(broker.bootstrap, alone) as reader:
         committed = reader.committed([TopicPartition(name, at) for at in range(PARTITIONS)], timeout=10)
     assert [each.offset for each in committed] == ends
-    read_in_group(client, broker, name, together, members=2, written=written)
+    read_in_group(client, broker, name, together, member_count=2, written=written)
 
 
 def read_in_group(
-    client: Client, broker: BrokerProcess, topic: str, group: str, *, members: int, written: list[tuple[str, str]]
+    client: Client, broker: BrokerProcess, topic: str, group: str, *, member_count: int, written: list[tuple[str, str]]
 ) -> list[int]:
     """A group reads all records; returns the end of each partition.
 
     A new member reads uncommitted records again, so the programs count distinct offsets.
     """
-    seen = client.run("group", broker.bootstrap, topic, group, members, len(written))
+    seen = client.run("group", broker.bootstrap, topic, group, member_count, len(written))
     places = {(each["partition"], each["offset"]): (each["value"], each["key"]) for each in seen}
     assert sorted(places.values()) == written
     return [1 + max(offset for partition, offset in places if partition == at) for at in range(PARTITIONS)]

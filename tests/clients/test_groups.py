@@ -54,7 +54,7 @@ def test_cooperative_rebalance_revokes_only_moved_partitions(broker: BrokerProce
             assert first.revoked == 1
 
 
-def test_killed_member_is_replaced_after_its_session(broker: BrokerProcess, name: str, kcat: str) -> None:
+def test_killed_member_is_replaced_after_its_session_timeout(broker: BrokerProcess, name: str, kcat: str) -> None:
     rd.create_topic(broker.bootstrap, name, 4)
     settings = [part for key, value in FAST_SETTINGS.items() if "wait" not in key for part in ("-X", f"{key}={value}")]
     settings += ["-X", "partition.assignment.strategy=range"]

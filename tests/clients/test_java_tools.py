@@ -256,7 +256,7 @@ def test_transaction_version_is_lowered_and_raised(tool: Tool) -> None:
 
 
 def _members(tool: Tool, group: str) -> list[list[int]] | None:
-    """The partitions of each of two members; None until both have some."""
+    """The partitions of each of two members; None until both have some, and together all three."""
     printed = tool("consumer.group.ConsumerGroupCommand", "--describe", "--group", group, "--members", "--verbose")
     found = [re.search(rf"\s{group}:([\d,]+)", line) for line in printed.splitlines()]
     owned = [[int(number) for number in one.group(1).split(",")] for one in found if one]

@@ -137,8 +137,8 @@ def test_log_dirs_have_sizes(broker: BrokerProcess, admin: KafkaAdminClient, nam
     assert folder["usable_bytes"] > 0
     (topic,) = [topic for topic in folder["topics"] if topic["name"] == name]
     (partition,) = topic["partitions"]
-    on_disk = sum(segment_sizes(broker.log_dir / f"{name}-0"))
-    assert partition["partition_size"] == on_disk > 0
+    bytes_on_disk = sum(segment_sizes(broker.log_dir / f"{name}-0"))
+    assert partition["partition_size"] == bytes_on_disk > 0
     assert not partition["is_future_key"]
 
 

@@ -133,7 +133,7 @@ def test_a_move_is_described_can_be_cancelled_and_continues_after_a_restart(
     assert len(rd.consume(broker.bootstrap, name)) == 20_000
 
 
-def test_replicas_move_between_the_others_while_a_directory_has_failed(
+def test_replicas_move_between_the_other_directories_while_one_has_failed(
     broker: BrokerProcess, folders: list[Path], name: str
 ) -> None:
     rd.create_topic(broker.bootstrap, name)

@@ -73,14 +73,14 @@ def oidc_settings(secured: OAuthBroker, client: str = "alice") -> dict[str, Any]
     }
 
 
-def allow_alice(secured: OAuthBroker, topic: str) -> None:
+def create_topic_for_alice(secured: OAuthBroker, topic: str) -> None:
     """Creates a topic that alice may produce to and consume."""
     rd.create_topic(secured.broker.bootstrap, topic, 1)
     rd.allow_to_produce_and_consume(rd.admin_client(secured.broker.bootstrap), "alice", topic)
 
 
 def test_librdkafka_logs_in_with_tokens_that_it_fetches(secured: OAuthBroker, name: str) -> None:
-    allow_alice(secured, name)
+    create_topic_for_alice(secured, name)
     how = oidc_settings(secured)
     assert rd.produce(secured.login, name, messages(), **how) == list(range(50))
     assert rd.to_messages(rd.consume(secured.login, name, 50, **how)) == messages()
@@ -89,7 +89,7 @@ def test_librdkafka_logs_in_with_tokens_that_it_fetches(secured: OAuthBroker, na
 
 
 def test_librdkafka_logs_in_with_a_token_of_its_application(secured: OAuthBroker, name: str) -> None:
-    allow_alice(secured, name)
+    create_topic_for_alice(secured, name)
 
     def give_token(_: str) -> tuple[str, float]:
         token, lifetime_s = secured.oidc.access_token("alice")
@@ -104,7 +104,7 @@ def test_librdkafka_logs_in_with_a_token_of_its_application(secured: OAuthBroker
 
 
 def test_kafka_python_logs_in_with_a_token(secured: OAuthBroker, name: str) -> None:
-    allow_alice(secured, name)
+    create_topic_for_alice(secured, name)
 
     class Tokens(TokenProvider):  # type: ignore[misc]
         def token(self) -> str:
@@ -121,7 +121,7 @@ def test_kafka_python_logs_in_with_a_token(secured: OAuthBroker, name: str) -> N
 
 
 def test_aiokafka_logs_in_with_a_token(secured: OAuthBroker, name: str) -> None:
-    allow_alice(secured, name)
+    create_topic_for_alice(secured, name)
 
     class Tokens(AioTokenProvider):  # type: ignore[misc]
         async def token(self) -> str:
@@ -147,7 +147,7 @@ def test_java_tool_reads_a_token_from_a_file(
     secured: OAuthBroker, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a pod does with its service account's token, which is mounted as a file."""
-    allow_alice(secured, name)
+    create_topic_for_alice(secured, name)
     (tmp_path / "token").write_text(secured.oidc.access_token("alice")[0])
     config = tmp_path / "client.properties"
     config.write_text(
@@ -191,7 +191,7 @@ def test_invalid_tokens_are_rejected_and_the_log_says_why(secured: OAuthBroker) 
 
 
 def test_new_keys_of_the_issuer_are_found_and_an_outage_is_survived(secured: OAuthBroker, name: str) -> None:
-    allow_alice(secured, name)
+    create_topic_for_alice(secured, name)
     how = oidc_settings(secured)
     former_keys = json.loads(secured.oidc.keys_file.read_text())["keys"]
     secured.oidc.restart_with_keys([new_key("second"), *former_keys])

@@ -49,7 +49,9 @@ RIGHTS_OF: Final = {
     **dict(zip(STREAMS_USERS, (STREAMS, (*STREAMS, (ResourceType.topic, Operation.create))), strict=True)),
 }
 USERS: Final = [NOBODY, *RIGHTS_OF]
-"""A user without rights, one user for each right, and members of streams groups, which need two."""
+"""A user without rights, one user for each right, and two members of streams groups, which need
+several rights.
+"""
 
 
 class KnownDifference(NamedTuple):
@@ -144,9 +146,9 @@ def without_user_name(answer: Json, user: str = NOBODY) -> str:
 
 
 async def send_to_both(kafka: SecuredBroker, ottla: SecuredBroker) -> list[dict[SentRequest, Json]]:
-    served = [await prepare(side) for side in (kafka, ottla)]
-    sides = [(side, ids) for side, (ids, _) in zip((kafka, ottla), served, strict=True)]
-    kafka_versions = served[0][1]
+    prepared = [await prepare(side) for side in (kafka, ottla)]
+    sides = [(side, ids) for side, (ids, _) in zip((kafka, ottla), prepared, strict=True)]
+    kafka_versions = prepared[0][1]
     return [dict(await send_all(side, ids, kafka_versions)) for side, ids in sides]
 
 
@@ -189,17 +191,17 @@ async def prepare(side: SecuredBroker) -> tuple[dict[str, UUID], dict[int, tuple
     granted = await send("create_acls", 3, creations=rights)
     assert {one.error_code for one in granted.results} == {ErrorCode.none}, granted
 
-    async def have_records_and_commits() -> bool:
+    async def are_offsets_committed() -> bool:
         codes = set()
         for it in names:
             at = [{"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}]
             group = {"group_id": it.group, "generation_id_or_member_epoch": -1, "member_id": ""}
             await send("find_coordinator", 4, key_type=0, coordinator_keys=[it.group])
-            kept = await send("offset_commit", 8, **group, topics=[{"name": it.topic, "partitions": at}])
-            codes.add(kept.topics[0].partitions[0].error_code)
+            committed = await send("offset_commit", 8, **group, topics=[{"name": it.topic, "partitions": at}])
+            codes.add(committed.topics[0].partitions[0].error_code)
         return codes == {ErrorCode.none}
 
-    await eventually_async(have_records_and_commits)
+    await eventually_async(are_offsets_committed)
 
     async def has_producer_ids() -> bool:
         made = await send("init_producer_id", 4, producer_id=-1, producer_epoch=-1)
@@ -297,8 +299,8 @@ def refusal(response: Any) -> str:
 
 
 def versions_tried(user: str, api: str, since: int, kafka_versions: dict[int, tuple[int, int]]) -> Iterator[int]:
-    """The first and the last version that both brokers serve; all of them for the user without
-    rights.
+    """The versions that both brokers serve, from `since` on: all of them for the user without
+    rights, the first and the last for other users.
     """
     first, last = VERSIONS[api]
     low, high = kafka_versions.get(KEYS[api], (first, last))

@@ -2,8 +2,8 @@
 
 `tests/clients/kafka-4.1-responses.json` holds the responses of Apache Kafka 4.1, and
 `kafka-4.3-responses.json` those of 4.3 to the APIs of share groups and streams groups, and to
-InitProducerId in two phases: by API and case, for each range of versions (`"0-3"`). What follows
-the name of an API says which settings its broker has. `pytest
+InitProducerId for two-phase commit. Both are by API and case, for each range of versions
+(`"0-3"`). What follows the name of an API says which settings its broker has. `pytest
 tests/clients/test_same_answers.py --against kafka --record-responses` writes the files; without
 the option, `--against kafka` checks that they are still true. `KNOWN_DIFFERENCES` has the intended
 differences.
@@ -54,7 +54,7 @@ OLDER_CASES = (
 NEWER_CASES = (*STREAMS_GROUP_CASES, *SHARE_GROUP_CASES, *SHARE_RECORD_CASES, *SHARE_STATE_CASES)
 TWO_PHASES, NO_TWO_PHASES = "init_producer_id with two phases", "init_producer_id without two phases"
 TWO_PHASE_CASES = dict.fromkeys((TWO_PHASES, NO_TWO_PHASES), init_producer_id_in_two_phases)
-BROKERS = {
+BROKER_FIXTURES = {
     TWO_PHASES: "two_phase_broker",
     NO_TWO_PHASES: "unstable_broker",
     **{each.__name__: "telemetry_broker" for each in TELEMETRY_CASES},
@@ -88,7 +88,9 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     ),
     KnownDifference("alter_configs", "all brokers', only validated: ", "Kafka refuses to drop what its format had set"),
     KnownDifference(
-        "describe_configs", r".*\[log.retention.hours\]", "it is the value's source after the topic's is deleted"
+        "describe_configs",
+        r".*\[log.retention.hours\]",
+        "it is the source of the value that holds once the topic's own is deleted",
     ),
     KnownDifference(
         "describe_configs",
@@ -102,16 +104,18 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
         "settings that groups have since Kafka 4.2",
     ),
     KnownDifference("incremental_alter_configs", "unknown operation: ", NO_BUG),
-    KnownDifference("produce", "bytes behind: ", "Kafka drops them silently"),
+    KnownDifference("produce", "bytes after the batch: ", "Kafka drops them silently"),
     KnownDifference("produce", "LogAppendTime from a client: ", "the client's time would pass for the broker's"),
     KnownDifference("produce", "an unknown codec: ", NO_BUG),
-    KnownDifference("produce", "(records behind|fewer records than) the count: ", OPAQUE),
+    KnownDifference("produce", "(more|fewer) records than the count: ", OPAQUE),
     KnownDifference("produce", "recompressed, nonsense inside: ", OPAQUE),
     KnownDifference("fetch", "isolation level 7: ", NO_BUG),
     KnownDifference(
         "fetch", r"6000 bytes: .*\.records", "Kafka truncates the last batch at the limit; Ottla returns complete ones"
     ),
-    KnownDifference("fetch", r"a replica that is none: .*\.current_leader", "only clients get the current leader"),
+    KnownDifference(
+        "fetch", r"a replica id that no broker has: .*\.current_leader", "only clients get the current leader"
+    ),
     KnownDifference("streams_group_heartbeat", "a copartition group beyond its topics: ", NO_BUG),
     KnownDifference("describe_share_group_offsets", "no partition: ", NO_BUG),
     KnownDifference(
@@ -126,16 +130,16 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(
         "(initialize|delete)_share_group_state|read_share_group_state_summary",
-        "(an unknown partition|an unknown topic|without a topic|a partition below all): ",
+        "(an unknown partition|an unknown topic|without a topic|a partition below all valid ones): ",
         "the group coordinator sends these requests only for partitions that exist",
     ),
-    KnownDifference("initialize_share_group_state", "a state epoch below all: ", NO_CHECK),
+    KnownDifference("initialize_share_group_state", "a state epoch below all valid ones: ", NO_CHECK),
     KnownDifference(
         ".*_share_group_state(_summary)?",
         r"without a group: \.results\[0\]",
-        "Ottla returns an error of every partition",
+        "Ottla returns an error for every partition",
     ),
-    KnownDifference("read_share_group_state", "a leader epoch below all: ", NO_CHECK),
+    KnownDifference("read_share_group_state", "a leader epoch below all valid ones: ", NO_CHECK),
     KnownDifference(
         "(read|write)_share_group_state",
         r".*error_code Kafka 'invalid_request', we 'unknown_topic_or_partition'",
@@ -153,7 +157,7 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(
         "write_share_group_state",
-        r"(an unknown state|acquired|the end before the start|a count below all)(, then)?: ",
+        r"(an unknown state|acquired|the end before the start|a count below all valid ones)(, then)?: ",
         "Kafka stores states that no leader has",
     ),
 )
@@ -175,8 +179,8 @@ def newer_broker(new_broker: NewBroker, broker_kind: str) -> Iterator[BrokerProc
 
 @pytest.fixture(scope="module")
 def unstable_settings(broker_kind: str) -> dict[str, object]:
-    """Settings with which Apache Kafka serves the version of InitProducerId that has two phases and
-    is not stable. Ottla needs none.
+    """Settings with which Apache Kafka serves the version of InitProducerId that has two-phase
+    commit and is not stable. Ottla needs none.
     """
     is_kafka = broker_kind == "kafka"
     return {"version": KAFKA_4_3, "unstable_api_versions_enable": True} if is_kafka else {}
@@ -211,7 +215,9 @@ def recording(request: pytest.FixtureRequest) -> bool:
 @pytest.mark.parametrize("api", CASES)
 def test_responses_equal_kafkas(api: str, request: pytest.FixtureRequest, broker_kind: str, recording: bool) -> None:
     is_new = api in APIS_OF_4_3
-    broker: BrokerProcess = request.getfixturevalue(BROKERS.get(api, "newer_broker" if is_new else "broker_under_test"))
+    broker: BrokerProcess = request.getfixturevalue(
+        BROKER_FIXTURES.get(api, "newer_broker" if is_new else "broker_under_test")
+    )
     stored = Path(__file__).with_name(f"kafka-{'4.3' if is_new else '4.1'}-responses.json")
     recorded = json.loads(stored.read_text()) if stored.exists() else {}
     if recording:

@@ -199,7 +199,7 @@ def was_refused(secured: SaslBroker, how: dict[str, Any]) -> bool:
         client.poll(0.1)
         return any(error.code() == ck.KafkaError._AUTHENTICATION for error in errors)
 
-    return eventually(failed, within_s=WITHIN_S, message=lambda: f"no login failed: {errors}")
+    return eventually(failed, within_s=WITHIN_S, message=lambda: f"a failed login; errors: {errors}")
 
 
 def test_client_without_entries_sees_and_does_nothing(secured: SaslBroker, name: str) -> None:
@@ -352,12 +352,12 @@ def test_java_tools_change_acls_and_log_in(secured: SaslBroker, name: str, tmp_p
     password = PASSWORD.replace("ä", r"\u00e4")  # a properties file is Latin-1
     module = f'{MODULES}.scram.ScramLoginModule required username=alice password="{password}";'
     client.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={module}\n")
-    message = run_java_tool(
+    output = run_java_tool(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", name, "--num-records", "100", "--record-size", "10", "--throughput", "-1"),
         *("--producer.config", str(client), "--producer-props", f"bootstrap.servers={secured.sasl}"),
     )
-    assert "100 records sent" in message
+    assert "100 records sent" in output
     removed = run_java_tool(
         *(acls, "--bootstrap-server", at, "--remove", "--force"),
         *("--allow-principal", "User:alice", "--producer", "--topic", name),

@@ -181,7 +181,7 @@ def test_metadata_rules_and_contexts_are_kept(url: str, name: str) -> None:
     subject = f":.lab:{name}"
     answer = requests.post(f"{url}/subjects/{subject}/versions", json=body, timeout=30)
     assert answer.json() == {"id": 1}, (
-        "a context has ids of its own, and the response no field that older clients do not know"
+        "a context has ids of its own, and the response has no field that older clients do not know"
     )
     stored = requests.get(f"{url}/subjects/{subject}/versions/latest", timeout=30).json()
     assert stored["metadata"] == body["metadata"] and stored["ruleSet"] == body["ruleSet"]
@@ -308,7 +308,7 @@ def test_others_are_served_while_a_schema_of_5_mb_is_registered(
 
 
 @pytest.mark.parametrize("setting", ["confluent.value.schema.validation", "redpanda.value.schema.id.validation"])
-def test_a_topic_that_validates_schemas_refuses_records_of_unknown_ones(
+def test_a_topic_that_validates_schemas_refuses_records_without_a_schema_of_its_subject(
     registry_broker: BrokerProcess, client: SchemaRegistryClient, name: str, setting: str
 ) -> None:
     bootstrap, topic = registry_broker.bootstrap, f"{name}-{setting.split('.')[0]}"

@@ -1,5 +1,5 @@
-"""A broker's registry takes over a topic `_schemas` that other registries have written, for clients
-of theirs. The records are those of tests/unit/registry/test_other_registries.py.
+"""A broker's registry takes over a topic `_schemas` that another registry has written, and serves
+clients of that registry. The records are those of tests/unit/registry/test_other_registries.py.
 """
 
 import json

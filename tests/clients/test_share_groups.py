@@ -90,7 +90,7 @@ def test_a_java_share_consumer_acknowledges_each_record_once(broker: BrokerProce
     assert parse_rows(described) == [[name, name, "0", "50", "0"]]
 
 
-def test_ottla_share_shows_members_and_lag(quick: BrokerProcess, name: str) -> None:
+def test_ottla_share_shows_members_and_lag_and_deletes_only_empty_groups(quick: BrokerProcess, name: str) -> None:
     def ottla_share(*arguments: str) -> tuple[int, str]:
         done = run_ottla("share", *arguments, "--bootstrap", quick.bootstrap)
         return done.returncode, done.stdout
@@ -141,7 +141,9 @@ def decode_with_kafka(broker: BrokerProcess, topic: str, decoder: str) -> str:
     return ran.stdout
 
 
-def test_released_records_come_again_and_accepted_and_rejected_ones_do_not(quick: BrokerProcess, name: str) -> None:
+def test_released_records_are_delivered_again_and_accepted_and_rejected_ones_are_not(
+    quick: BrokerProcess, name: str
+) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         first, _ = await member.fetch(1)
@@ -155,7 +157,7 @@ def test_released_records_come_again_and_accepted_and_rejected_ones_do_not(quick
     run_with_member(quick, name, test)
 
 
-def test_records_whose_lock_expires_come_again_to_another_member(quick: BrokerProcess, name: str) -> None:
+def test_records_whose_lock_expires_are_delivered_to_another_member(quick: BrokerProcess, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         first, _ = await member.fetch(1, max_records=4)
@@ -230,7 +232,7 @@ def test_a_lost_connection_releases_the_records_of_all_its_members(broker: Broke
     run_with_member(broker, name, test)
 
 
-def test_rejected_records_become_dead_letters(new_broker: NewBroker, name: str) -> None:
+def test_rejected_records_and_those_at_the_delivery_limit_become_dead_letters(new_broker: NewBroker, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()
         upgrade = {"feature": "share.version", "max_version_level": 2, "upgrade_type": 1}

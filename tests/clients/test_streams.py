@@ -86,7 +86,7 @@ def gateway() -> Iterator[JavaGateway]:
 def run_word_count(
     gateway: JavaGateway, broker: BrokerProcess, name: str, state: Path, guarantee: str, protocol: str
 ) -> Iterator[Callable[[], str]]:
-    """Runs the application until it is closed. Yields a function that returns its state."""
+    """Runs the application until the end of the block. Yields a function that returns its state."""
     application = start_word_count(gateway, broker, name, state, guarantee, protocol)
     try:
         yield lambda: str(application.state())
@@ -251,7 +251,9 @@ def test_a_streams_group_is_shown_by_kafkas_tool_and_by_ottla_groups(
     group_tool, config_tool = "org.apache.kafka.tools.streams.StreamsGroupCommand", "kafka.admin.ConfigCommand"
     with run_word_count(gateway, broker, name, tmp_path / "state", "exactly_once_v2", "streams"):
         eventually(lambda: counts(broker, name) == {"the": 1, "hen": 1}, within_s=60)
-        eventually(lambda: is_settled(describe_group(broker, name)), message=lambda: f"{describe_group(broker, name)}")
+        eventually(
+            lambda: is_settled(describe_group(broker, name)), message=lambda: f"settled: {describe_group(broker, name)}"
+        )
         group = describe_group(broker, name)
         read = sorted(partition for member in group["assignments"] for partition in member["partitions"])
         repartition = f"{name}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition"
@@ -313,5 +315,5 @@ def test_counts_are_exact_after_kills_of_the_application(
             jvm.kill()
     with streams_jvm() as (gateway, _), run_word_count(gateway, broker, name, tmp_path, guarantee, protocol) as state:
         wait_for_counts(broker, name, wanted, state)
-    committed = len(read_counts(broker, name, "read_committed"))
-    assert len(read_counts(broker, name, "read_uncommitted")) > committed, "no kill interrupted a transaction"
+    committed_count = len(read_counts(broker, name, "read_committed"))
+    assert len(read_counts(broker, name, "read_uncommitted")) > committed_count, "no kill interrupted a transaction"

@@ -70,7 +70,7 @@ def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(
     connected = "org_apache_kafka_producer_connection_creation_total"
     eventually(
         lambda: connected in telemetry_broker.metrics_of("native"),
-        message=lambda: f"{telemetry_broker.metrics_of('native')}",
+        message=lambda: f"{connected} in {telemetry_broker.metrics_of('native')}",
     )
 
     java = java_command(
@@ -83,7 +83,7 @@ def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(
         console.stdin.flush()
         eventually(
             lambda: connected in telemetry_broker.metrics_of("java"),
-            message=lambda: f"{telemetry_broker.metrics_of('java')}",
+            message=lambda: f"{connected} in {telemetry_broker.metrics_of('java')}",
         )
         console.stdin.close()
         assert console.wait(timeout=60) == 0
@@ -91,5 +91,6 @@ def test_clients_push_what_a_subscription_of_kafkas_tool_asks_for(
     run_tool(telemetry_broker, newest_classpath, "ClientMetricsCommand", "--delete", "--name", name)
     assert name not in run_tool(telemetry_broker, newest_classpath, "ClientMetricsCommand", "--list").split()
     eventually(
-        lambda: not telemetry_broker.metrics_of("native"), message=lambda: f"{telemetry_broker.metrics_of('native')}"
+        lambda: not telemetry_broker.metrics_of("native"),
+        message=lambda: f"no metrics any more, not {telemetry_broker.metrics_of('native')}",
     )

@@ -83,11 +83,11 @@ def shared() -> Iterator[SharedBroker]:
             "delegation.token.secret.key": "for tests",
         }
         broker.start()
-        found = SharedBroker(broker, login)
+        shared_broker = SharedBroker(broker, login)
         asyncio.run(give_rules_and_quotas(broker))
         for it in USERS:
-            create_resources(found, it)
-        yield found
+            create_resources(shared_broker, it)
+        yield shared_broker
 
 
 async def give_rules_and_quotas(broker: BrokerProcess) -> None:

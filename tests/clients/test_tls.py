@@ -91,7 +91,9 @@ def test_large_records_are_produced_and_consumed(secured: TlsBroker, name: str) 
     assert rd.values_of(got) == [it.value for it in records]
 
 
-def test_clients_without_trust_or_certificate_are_rejected(secured: TlsBroker, name: str, tmp_path: Path) -> None:
+def test_clients_without_trust_a_certificate_or_the_listeners_protocol_are_rejected(
+    secured: TlsBroker, name: str, tmp_path: Path
+) -> None:
     rd.create_topic(secured.broker.bootstrap, name, 1)
     others = create_certificate_authority(tmp_path / "others", ["127.0.0.1"], ["localhost"])
     distrusts = {"security_protocol": "SSL", "ssl_ca_location": str(others.certificate)}

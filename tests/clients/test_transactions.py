@@ -57,7 +57,7 @@ def test_committed_transaction_is_read(broker: BrokerProcess, name: str) -> None
     assert eventually(lambda: sorted(filter(None, read_values(broker, name, COMMITTED, 3))) == sent)
 
 
-def test_aborted_transaction_is_read_by_nobody_but_read_uncommitted(broker: BrokerProcess, name: str) -> None:
+def test_aborted_transaction_is_read_only_with_read_uncommitted(broker: BrokerProcess, name: str) -> None:
     rd.create_topic(broker.bootstrap, name)
     producer = transactional_producer(broker, name)
     for number in range(6):

@@ -1,7 +1,6 @@
 """Random walks: the same random requests get the same responses from Apache Kafka and Ottla, for a
-few seeds. In some walks several users send the requests, with rules that change, in others
-producers run transactions, or members of groups of the consumer protocol or of streams groups join,
-commit and leave, or members of share groups acquire and acknowledge records.
+few seeds. Some walks have a theme: several users with access rules that change, producers with
+transactions, members of consumer groups or streams groups, or members of share groups.
 """
 
 import asyncio

@@ -34,7 +34,7 @@ async def wait_for_coordinator(session: ApiSession, key: str, key_type: int) -> 
 
 
 async def create_producer(session: ApiSession, suffix: str = "tx") -> Producer:
-    """Creates a producer with a new transactional id, for which the coordinator serves."""
+    """Creates a producer with a new transactional id, once the coordinator serves that id."""
     transactional_id = session.unique_name(suffix)
     await wait_for_coordinator(session, transactional_id, 1)
     found: list[Any] = []
@@ -127,7 +127,7 @@ async def add_partitions_to_txn(session: ApiSession) -> None:
     await ask("again", producer, (topic, (0, 1)))
     if session.version >= 4:
         await ask("verified", producer, (topic, (0, 1)), verify_only=True)
-        await ask("verified, one not there", producer, (topic, (0, 2)), verify_only=True)
+        await ask("verified, one not in the transaction", producer, (topic, (0, 2)), verify_only=True)
         await ask("verified, another epoch", producer._replace(producer_epoch=9), (topic, (0,)), verify_only=True)
         await ask("verified, another id", producer._replace(producer_id=1 << 40), (topic, (0,)), verify_only=True)
         unknown = producer._replace(transactional_id=session.unique_name("none"))

@@ -27,9 +27,9 @@ def produce_in_background(
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
     """An idempotent producer sends `value(0)`, `value(1)`, … to the partitions in turn until the
-    block ends, and then waits for the remaining acknowledgements. If `on_acknowledged` or
-    `on_rejected`, which gets the error's text, raises an exception, producing stops, and the end of
-    the block raises it. `pause_s`: after every twenty records. `settings` override the producer's,
+    block ends, and then waits for the remaining acknowledgements. `on_rejected` gets the error's
+    text. If it or `on_acknowledged` raises an exception, producing stops, and the end of the block
+    raises the exception. `pause_s`: after every twenty records. `settings` override the producer's,
     `enable.idempotence` too.
     """
     stopped = threading.Event()

@@ -17,8 +17,8 @@ FAULTS = re.compile(
 
 
 def run_dump_log_segments(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Raises AssertionError if the tool fails or prints an exception. Faults do not make it
-    fail.
+    """Runs the tool. Raises AssertionError if it fails or prints an exception. It does not fail
+    because of faults.
     """
     result = run_tool(kafka_classpath(), "kafka.tools.DumpLogSegments", *arguments)
     assert result.returncode == 0, result.stdout + result.stderr

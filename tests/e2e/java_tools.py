@@ -16,8 +16,8 @@ from tests.tools_jvm import check_tool
 
 
 def run_java_tool(main: str, *arguments: str) -> str:
-    """Output of the program, of the version that tests use unless they name another. Raises
-    AssertionError with the output if its exit code is not 0.
+    """Runs a program of the Kafka version that tests use by default, and returns its output. Raises
+    AssertionError with the output if the exit code is not 0.
     """
     return check_tool(kafka_classpath(), main, *arguments)
 

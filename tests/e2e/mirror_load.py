@@ -29,10 +29,10 @@ def produce_to_source(source: ProcessCluster) -> Iterator[list[int]]:
         yield acknowledged
 
 
-def wait_for_acknowledgements(acknowledged: list[int], records: int = 1500) -> None:
+def wait_for_acknowledgements(acknowledged: list[int], count: int = 1500) -> None:
     """Waits until the source has acknowledged this number of further records."""
-    expected = acknowledged[0] + records
-    eventually(lambda: acknowledged[0] >= expected, within_s=60, message=f"{records} more acknowledged records")
+    expected = acknowledged[0] + count
+    eventually(lambda: acknowledged[0] >= expected, within_s=60, message=f"{count} more acknowledged records")
 
 
 @contextmanager

@@ -181,8 +181,8 @@ def describe_partition(bootstrap: str, topic: str, partition: int) -> str:
 
 
 def produce(bootstrap: str, topic: str, values: Iterable[bytes], *, partition: int = 0, **settings: object) -> None:
-    """Raises AssertionError with the errors of rejected records. `settings`: librdkafka's, with
-    underscores for dots.
+    """Raises AssertionError with up to three errors of rejected records. `settings`: librdkafka's,
+    with underscores for dots.
     """
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 5}
@@ -229,7 +229,10 @@ def wait_for_high_watermark(broker: BrokerProcess, topic: str, offset: int, part
     eventually(
         lambda: read_watermarks(broker.bootstrap, topic, partition)[1] == offset,
         within_s=30,
-        message=lambda: f"{topic}: {read_watermarks(broker.bootstrap, topic, partition)}\n{broker.log_tail(3000)}",
+        message=lambda: (
+            f"high watermark {offset} of {topic}; log start and high watermark: "
+            f"{read_watermarks(broker.bootstrap, topic, partition)}\n{broker.log_tail(3000)}"
+        ),
     )
 
 

@@ -123,8 +123,8 @@ def consume_in_background(broker: BrokerProcess) -> Iterator[None]:
 
 @contextmanager
 def run_operator_metrics() -> Iterator[int]:
-    """Yields the port of an active operator's metrics. Each second it reconciles ten Topics and
-    fails to reconcile ten Clusters.
+    """Yields the port of an active operator's metrics, which count about ten successful reconciles
+    of Topics and ten failed ones of Clusters per second.
     """
     metrics = Metrics(lambda: {"Topic": 3, "Cluster": 1})
     metrics.is_active = metrics.is_ready = True

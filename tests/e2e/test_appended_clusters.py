@@ -40,10 +40,10 @@ def produce_to(bootstrap: str, name: str) -> Iterator[list[int]]:
         yield acknowledged
 
 
-def wait_for_acknowledgements(acknowledged: list[int], records: int = 1000) -> None:
+def wait_for_acknowledgements(acknowledged: list[int], count: int = 1000) -> None:
     """Waits until this number of further records is acknowledged."""
-    expected = sum(acknowledged) + records
-    eventually(lambda: sum(acknowledged) >= expected, within_s=60, message=f"{records} more acknowledged records")
+    expected = sum(acknowledged) + count
+    eventually(lambda: sum(acknowledged) >= expected, within_s=60, message=f"{count} more acknowledged records")
 
 
 def values_by_source(target: ProcessCluster, partition: int) -> dict[str, list[bytes]]:

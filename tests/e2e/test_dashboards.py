@@ -46,7 +46,7 @@ def wait_for_data(prometheus: Prometheus, expressions: list[str]) -> None:
     eventually(
         lambda: not without_data(),
         within_s=DATA_WITHIN_S,
-        message=lambda: "these expressions return no data:\n" + "\n".join(without_data()),
+        message=lambda: "data of these expressions:\n" + "\n".join(without_data()),
     )
 
 

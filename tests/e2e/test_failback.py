@@ -104,8 +104,8 @@ def test_sites_have_the_same_records_after_each_of_several_changes_of_the_source
 
 
 def test_topic_is_not_adopted_without_proof(sites: Sites) -> None:
-    """Neither of two topics of one name that never mirrored each other is adopted, nor the source
-    of a mirrored topic that has not failed over.
+    """A mirror adopts no topic that only has the name of a topic of the source, and none that is
+    the source of a mirrored topic which has not failed over.
     """
     a, b = sites.a, sites.b
     assert isinstance(a, BrokerProcess)

@@ -58,7 +58,7 @@ def test_the_tool_removes_a_voter_that_another_broker_replaces_and_adds_it_again
     removed = next(broker for broker in before if broker != leader)
     directory_id = before[removed].replica_directory_id
     assert directory_id is not None
-    message = metadata_quorum(
+    output = metadata_quorum(
         cluster,
         "remove-controller",
         "--controller-id",
@@ -66,7 +66,7 @@ def test_the_tool_removes_a_voter_that_another_broker_replaces_and_adds_it_again
         "--controller-directory-id",
         uuid_text(directory_id),
     )
-    assert re.search(rf"Removed\s+KRaft controller {removed}\b", message)
+    assert re.search(rf"Removed\s+KRaft controller {removed}\b", output)
     others = set(cluster.brokers) - {removed}
     eventually(lambda: set(voters(cluster)) == others, within_s=20, message="another broker votes instead")
     assert "controller.quorum.auto.join.enable=false" in dynamic_configs(cluster, removed)
@@ -78,8 +78,8 @@ def test_the_tool_removes_a_voter_that_another_broker_replaces_and_adds_it_again
         f"listeners=CONTROLLER://{broker.bootstrap}\ncontroller.listener.names=CONTROLLER\n"
         f"controller.quorum.bootstrap.servers={cluster.bootstrap}\n"
     )
-    message = metadata_quorum(cluster, "--command-config", str(properties), "add-controller")
-    assert f"Added controller {removed}" in message
+    output = metadata_quorum(cluster, "--command-config", str(properties), "add-controller")
+    assert f"Added controller {removed}" in output
     assert set(voters(cluster)) == set(cluster.brokers)
     assert "controller.quorum.auto.join.enable" not in dynamic_configs(cluster, removed)
 

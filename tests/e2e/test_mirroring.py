@@ -302,7 +302,7 @@ def test_throttle_bounds_the_rate_and_lag_is_reported() -> None:
 
 
 def status_while_behind(bootstrap: str, topic: str) -> dict[str, Any]:
-    """The leader's status if it has some records and lacks others, else empty."""
+    """The leader's status while it has only some of the source's records; otherwise empty."""
     status = mirror_status(bootstrap, topic, 0)
     return status if status.get("lag", 0) > 0 and status["end"] > 0 else {}
 

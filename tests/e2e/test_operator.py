@@ -286,7 +286,7 @@ def test_fewer_brokers_than_a_topic_has_replicas_blocks_scaling_down_and_changes
     run_with_cluster(tmp_path, 3, scenario)
 
 
-def test_the_only_voter_is_restarted_last_of_two_brokers(tmp_path: Path) -> None:
+def test_of_two_brokers_the_only_voter_is_restarted_last(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         async with connect_to_brokers(kubelet) as client:
             (voter,) = await list_voters(client)

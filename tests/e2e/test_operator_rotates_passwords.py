@@ -1,5 +1,6 @@
-"""The operator replaces the passwords between running brokers: none is restarted, and no login
-fails."""
+"""The operator replaces the passwords between running brokers: no broker is restarted, and no login
+fails.
+"""
 
 from pathlib import Path
 

@@ -89,7 +89,7 @@ def test_running_brokers_are_secured_and_opened_by_edits(tmp_path: Path) -> None
     run_with_cluster(tmp_path, 3, scenario, **OPEN)
 
 
-def test_a_lost_secret_restarts_nobody_and_is_made_anew_once_no_broker_runs(tmp_path: Path) -> None:
+def test_a_lost_secret_restarts_no_broker_and_is_generated_again_once_no_broker_runs(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         secret = kubelet.api.objects.pop(("Secret", "events", SECRET))
         kubelet.edit_spec("Cluster", "demo", config={"num.io.threads": 9})

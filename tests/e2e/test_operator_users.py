@@ -47,7 +47,7 @@ async def can_log_in(kubelet: ProcessKubelet, password: str, user: str = "alice"
     return True
 
 
-def test_user_gets_a_secret_by_which_it_logs_in_and_rules_and_is_written_once(tmp_path: Path) -> None:
+def test_user_gets_rules_and_a_secret_for_its_login_and_is_written_once(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         kubelet.put_user("alice", acls=RULES)
         await kubelet.wait_until_ready("User", "alice")
@@ -202,7 +202,7 @@ def test_rules_without_authorization_are_reported_and_applied_once_there_is_one(
     run_secured(tmp_path, scenario, authorization="None")
 
 
-def test_quotas_follow_the_spec_and_go_with_the_user(tmp_path: Path) -> None:
+def test_quotas_follow_the_spec_and_are_removed_with_the_user(tmp_path: Path) -> None:
     async def scenario(kubelet: ProcessKubelet) -> None:
         async def quotas_of_alice() -> dict[str, float]:
             async with connect_to_brokers(kubelet) as client:

@@ -1,5 +1,5 @@
-"""`ottla up` when the disks of a majority of the metadata log's voters are lost: it reports that,
-and `ottla cluster recover` recovers the cluster.
+"""`ottla up` when the disks of a majority of the metadata log's voters are lost: it reports the
+loss, and `ottla cluster recover` recovers the cluster.
 """
 
 import json
@@ -19,7 +19,7 @@ BROKERS = (1, 2, 3, 4)
 @pytest.fixture
 def home(up: UpProcess) -> UpProcess:
     """`ottla up` with four brokers, three of which vote, and a topic."""
-    up.brokers = len(BROKERS)
+    up.broker_count = len(BROKERS)
     config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
     listeners = [{"name": "plain", "port": up.port}]
     demo = resource("Cluster", "demo", replicas=len(BROKERS), listeners=listeners, config=config)
@@ -46,7 +46,7 @@ def cluster_id(home: UpProcess, broker: int) -> str:
 
 
 def restart_with_lost_disks(home: UpProcess, lost: Sequence[int]) -> None:
-    """The lost disks are kept aside."""
+    """Restarts `ottla up` after it has moved the data folders of these brokers aside."""
     home.stop()
     for broker in lost:
         data_folder(home, broker).rename(home.folder / f"lost-{broker}")

@@ -91,7 +91,8 @@ def test_failover_is_reverted_with_consent_and_own_records_are_saved(sites: Site
     )
     with pytest.raises(AssertionError, match=r"INVALID_TOPIC|Invalid topic"):
         produce(b.bootstrap, TOPIC, [b"closed"], partition=0)
-    if transaction is not None:  # aborted at the failover; it continues at the source, and its copy does too
+    if transaction is not None:
+        # The failover aborted its copy. The transaction goes on at the source and in its copy.
         transaction.commit_transaction(30)
         sites.assert_same_records()
         assert b"in a transaction" in [

@@ -21,7 +21,7 @@ SCHEMAS = "_schemas"
 
 @pytest.fixture
 def registries(tmp_path: Path) -> Iterator[tuple[ProcessCluster, dict[int, SchemaRegistryClient]]]:
-    """A cluster, and a client for the registry of each broker alone."""
+    """A cluster, and one client for the registry of each broker."""
     ports = {number: free_port() for number in (1, 2, 3)}
     with run_cluster("ottla", 3, folder=tmp_path, start=False, default_replication_factor=3) as cluster:
         for number, broker in cluster.brokers.items():

@@ -279,7 +279,7 @@ def test_brokers_without_the_login_are_refused(secured: SecuredCluster) -> None:
     )
     with pytest.raises((KafkaError, OSError)):
         replace(cluster, security=stranger).metadata(1)
-    if cluster.security.uses_sasl:  # the brokers' login is known on their own listener alone
+    if cluster.security.uses_sasl:  # the brokers' login is known only on their own listener
         at = secured.clients[1]
         with pytest.raises((KafkaError, OSError), match="invalid credentials"):
             replace(cluster, brokers={1: replace(cluster.brokers[1], port=int(at.rpartition(":")[2]))}).metadata(1)
@@ -288,7 +288,7 @@ def test_brokers_without_the_login_are_refused(secured: SecuredCluster) -> None:
 
 def test_another_authority_takes_over_without_a_restart(secured: SecuredCluster, tmp_path: Path) -> None:
     """First brokers trust the new authority beside the old one, then the new one issues their
-    certificates, then a client trusts the new one alone.
+    certificates, then a client trusts only the new one.
     """
     cluster, old = secured.cluster, secured.authority
     create_topic(secured, "renewals")
@@ -308,7 +308,7 @@ def test_another_authority_takes_over_without_a_restart(secured: SecuredCluster,
     produce_to(secured, "renewals", range(3))
     assert {number: broker.pid for number, broker in cluster.brokers.items()} == pids
     cluster.brokers[3].kill()
-    cluster.brokers[3].start()  # it connects to the others anew, and they to it
+    cluster.brokers[3].start()  # it connects to the others again, and they to it
     cluster.wait_until_healthy()
     assert [count_records(secured, "renewals", partition) for partition in range(3)] == [len(messages())] * 3
 

@@ -29,7 +29,7 @@ from tests.waiting import eventually
 
 @pytest.fixture
 def up(up: UpProcess) -> UpProcess:
-    up.brokers = 3
+    up.broker_count = 3
     return up
 
 
@@ -53,13 +53,13 @@ def test_killed_broker_is_restarted_and_no_acknowledged_record_is_lost(up: UpPro
     up.wait_for_line("topic greetings created")
     assert set(count_by_leader(wait_until_in_sync(up, "greetings", 3)).values()) == {2}
     with produce_numbers(up.bootstrap, "greetings", 6) as acknowledged:
-        before = len(acknowledged)
+        count_before = len(acknowledged)
         killed = up.broker_pid(2)
         os.kill(killed, signal.SIGKILL)
         up.wait_for_line("broker demo-2: ")
         up.wait_for_line("broker demo-2 is ready again")
         wait_until_in_sync(up, "greetings", 3, preferred=False)
-        eventually(lambda: len(acknowledged) > before + 500, within_s=30)
+        eventually(lambda: len(acknowledged) > count_before + 500, within_s=30)
     assert up.broker_pid(2) != killed
     assert consume_values(up, "greetings", len(acknowledged)) == sorted(acknowledged)
     pids = [up.broker_pid(it) for it in (1, 2, 3)]
@@ -150,7 +150,7 @@ def replication_factors(up: UpProcess) -> list[str]:
 
 
 def run_transaction(up: UpProcess) -> None:
-    """Creates __transaction_state, if this is the first one."""
+    """Commits a transaction. The first one creates __transaction_state."""
     producer = ck.Producer({"bootstrap.servers": up.bootstrap, "transactional.id": "scaled"})
     producer.init_transactions(30)
     producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""`ottla diff` lists what `ottla up` would change, and no difference once it has changed that."""
+"""`ottla diff` lists what `ottla up` would change, and finds no difference after the change."""
 
 import json
 from pathlib import Path

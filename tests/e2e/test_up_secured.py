@@ -24,7 +24,7 @@ def login_folder(up: UpProcess) -> Path:
 
 
 def list_topics(address: str, security: ClientSecurity) -> list[str]:
-    """Raises OSError and KafkaError where the login is refused."""
+    """Raises OSError or KafkaError if the login is refused."""
 
     async def run() -> list[str]:
         async with Client.connect(address, timeout_s=5, security=security) as client:
@@ -49,7 +49,7 @@ def test_nobody_reaches_the_brokers_own_listener_without_their_passwords(up: UpP
     for security in (UNSECURED, guessed):
         with pytest.raises((KafkaError, OSError)):
             list_topics(address, security)
-    with pytest.raises((KafkaError, OSError)):  # the passwords are for the brokers' own listener alone
+    with pytest.raises((KafkaError, OSError)):  # the passwords are only for the brokers' own listener
         list_topics(f"127.0.0.1:{up.port}", by_login)
     assert {stat.S_IMODE(it.stat().st_mode) for it in files.iterdir()} == {0o600}
     passwords = [(files / name).read_text() for name in ("broker.password", "operator.password")]

@@ -1,5 +1,5 @@
 """`ottla up` with Clusters that require logins: a pipeline and a mirror log in as Users of their
-own, whose rules allow only what these need.
+own, whose rules allow only what the pipeline and the mirror need.
 """
 
 import json

@@ -18,7 +18,7 @@ BROKERS = 3
 
 @pytest.fixture
 def up(up: UpProcess) -> UpProcess:
-    up.brokers = BROKERS
+    up.broker_count = BROKERS
     return up
 
 

@@ -42,7 +42,7 @@ def produce(settings: dict[str, Any], topic: str = "orders") -> ck.KafkaError | 
 
 
 def consume_one(settings: dict[str, Any], group: str) -> "ck.Message | ck.KafkaError | None":
-    """The first record or error, whichever comes first; None after 30 s."""
+    """The first event, a record or an error; None after 30 s without one."""
     additional = {"group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
     consumer = ck.Consumer({**settings, **additional})
     consumer.subscribe(["orders"])
@@ -54,7 +54,9 @@ def consume_one(settings: dict[str, Any], group: str) -> "ck.Message | ck.KafkaE
 
 
 def is_refused(settings: dict[str, Any]) -> bool:
-    """True if the login fails. Raises AssertionError if there is no error within 20 s."""
+    """True if the login fails, False if other errors come first. Raises AssertionError if there is
+    no error within 20 s.
+    """
     errors: list[ck.KafkaError] = []
     client = ck.Producer({**settings, "error_cb": errors.append, "log_level": 0})
     client.poll(0)

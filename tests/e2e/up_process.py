@@ -24,19 +24,19 @@ TIMEOUT_S = 60.0
 
 @dataclass
 class UpProcess:
-    """A folder with resources, and the `ottla up` that runs in it. `brokers`: the number of
-    bootstrap addresses, from `port` on. `lines`: output since the last start.
+    """A folder with resources, and the `ottla up` that runs in it. `broker_count`: the
+    number of bootstrap addresses, from `port` on. `lines`: output since the last start.
     """
 
     folder: Path
     port: int = field(default_factory=lambda: first_of_free_ports(4))
-    brokers: int = 1
+    broker_count: int = 1
     process: "subprocess.Popen[str] | None" = None
     lines: list[str] = field(default_factory=list)
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{self.port + it}" for it in range(self.brokers))
+        return ",".join(f"127.0.0.1:{self.port + it}" for it in range(self.broker_count))
 
     @property
     def running_process(self) -> "subprocess.Popen[str]":

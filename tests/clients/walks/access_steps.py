@@ -25,7 +25,7 @@ NOT_PROBED: Final = frozenset(
     {"describe_quorum", "describe_acls", "list_config_resources", "create_acls", "delete_acls"}
 )
 """APIs whose responses depend on other walks, or that have steps of their own."""
-NOT_BY_USERS: Final = frozenset({"create_delegation_token"})
+NOT_SENT_IN_WALKS: Final = frozenset({"create_delegation_token"})
 
 
 def first_rules(generator: StepGenerator) -> list[Step]:
@@ -33,8 +33,10 @@ def first_rules(generator: StepGenerator) -> list[Step]:
 
 
 def by_some_user(generator: StepGenerator, step: Step) -> Step:
-    """The step as a user. With some probability, which is larger for steps that create or delete,
-    the step remains the super user's, so that topics and rules exist."""
+    """The step, sent by a random user. With some probability the step remains the super user's, so
+    that topics and rules exist. The probability is larger for steps that create topics or change
+    rules.
+    """
     if step.api == WAIT:
         return step
     share = 0.8 if step.api in ("create_acls", "delete_acls", "create_topics") else 0.15
@@ -97,11 +99,11 @@ def a_filter(generator: StepGenerator) -> dict[str, Any]:
 
 
 def probe(probes: Callable[[Names], Iterator[Probe]], generator: StepGenerator) -> Step:
-    """A request with names of the walk's topics, groups and transactional ids."""
+    """A request with names of the walk's topics and groups."""
     topic, absent, group = generator.topic(), generator.choose(*TOPICS), generator.group()
     name = partial(Reference, "name")
     names = Names("u9", name((topic,)), name((absent,)), name((group,)), Reference("id", (topic,)))
-    allowed = [one for one in probes(names) if one[0] not in NOT_PROBED | NOT_BY_USERS]
+    allowed = [one for one in probes(names) if one[0] not in NOT_PROBED | NOT_SENT_IN_WALKS]
     api, case, fields = generator.choose(*allowed)
     return generator.step(api, low=SINCE.get((api, case), 0), **fields)
 

@@ -68,7 +68,7 @@ class BrokerSide:
             return f"malformed response: {reason} in {bytes(frame)!r}"
 
     async def settle(self, step: Step, state: WalkState) -> None:
-        """Returns when a step's change is visible in all components."""
+        """Returns when a step's change is visible in all components of the broker."""
         if step.api in ("create_topics", "create_partitions", "delete_topics"):
             async with asyncio.timeout(SETTLES_WITHIN_S):
                 while not await self._has_topics_of(state):  # noqa: ASYNC110 - waits for another process

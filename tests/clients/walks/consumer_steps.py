@@ -17,7 +17,7 @@ INPUTS: Final = {"t0": 6, "t1": 6}  # topic → partitions
 SLOTS: Final = ("m0", "m1", "m2")
 INSTANCES: Final = {"m2": "s0"}  # slot → instance id of the static member
 ASSIGNORS: Final = {"g0": (None, None, "uniform"), "g1": ("range",)}
-"""One assignor in each group: a member that changes to another may keep what the first chose."""
+"""One assignor in each group: after a change to another one, members may keep what they have."""
 LONG_MS: Final = 600_000  # no member is removed during a walk
 UNCHANGED: Final[Mapping[str, Any]] = {
     "rack_id": None,

@@ -13,7 +13,7 @@ class KnownWalkDifference(NamedTuple):
 
     `api` is a pattern of the API's whole name. `where` is a pattern that matches a difference's
     line (`path Kafka …, we …`) from its start. `in_step` is a pattern that is searched for in the
-    step's text. `numbers` must hold of Kafka's number and ours, which are the groups of `where`.
+    step's text. `numbers` must hold for Kafka's number and ours, which are the groups of `where`.
     """
 
     api: str
@@ -89,7 +89,7 @@ KNOWN_DIFFERENCES: Final = (
     KnownWalkDifference(
         "fetch",
         r"\.waited Kafka True, we False",
-        "a fetch does not wait while there are records behind those that it returns",
+        "a fetch does not wait while there are records after those that it returns",
     ),
     KnownWalkDifference(
         "fetch",

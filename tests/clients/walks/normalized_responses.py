@@ -1,5 +1,5 @@
 """Normalizes responses, so that those of two brokers can be compared: ids are replaced by names,
-and times and messages are removed.
+times of the broker's clock by `<now>`, and throttle times and error messages are removed.
 """
 
 import dataclasses

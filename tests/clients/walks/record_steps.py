@@ -61,19 +61,22 @@ def choose_sequence(generator: StepGenerator, topic: str, index: int, producer: 
 
 
 def fetch(generator: StepGenerator) -> Step:
-    alone = generator.chance(0.4)
+    without_session = generator.chance(0.4)
     name = generator.choose(*SESSIONS)
     # Only newer versions can report divergence, so a session that also uses older ones must not
     # request it. From version 13 on topics have ids, and a session uses either names or ids.
-    low, high = (0, 99) if alone else (12, 99) if name == "b" else (7, 99 if generator.chance() else 12)
-    topics = [fetched_topic(generator, topic, alone=alone, diverges=low != 7) for topic in generator.topics()]
+    low, high = (0, 99) if without_session else (12, 99) if name == "b" else (7, 99 if generator.chance() else 12)
+    topics = [
+        fetched_topic(generator, topic, without_session=without_session, diverges=low != 7)
+        for topic in generator.topics()
+    ]
     common = {
         "replica_id": -1,
         "max_wait": 0,
         "min_bytes": generator.choose(0, 1),
         "isolation_level": generator.choose(0, 0, 1),
     }
-    if alone:
+    if without_session:
         return generator.step("fetch", **common, topics=topics, session_id=0, session_epoch=-1)
     session = Reference("session", (name,))
     what = generator.random.choices(("new", "renew", "next", "wrong", "close"), (3, 1, 12, 1, 0.7))[0]
@@ -103,13 +106,13 @@ def fetch(generator: StepGenerator) -> Step:
     )
 
 
-def fetched_topic(generator: StepGenerator, topic: str, *, alone: bool, diverges: bool) -> dict[str, Any]:
+def fetched_topic(generator: StepGenerator, topic: str, *, without_session: bool, diverges: bool) -> dict[str, Any]:
     partitions = [
         {
             "partition": index,
             "fetch_offset": generator.offset(topic, index),
             # In a session brokers differ in which partition they serve first if not all fit.
-            "partition_max_bytes": 1 if alone and generator.chance() else PLENTY,
+            "partition_max_bytes": 1 if without_session and generator.chance() else PLENTY,
             "current_leader_epoch": generator.random.choices((-1, 0, 1), (8, 3, 1))[0],
             "last_fetched_epoch": generator.random.choices((-1, 0, 1), (8, 2, 1))[0] if diverges else -1,
         }

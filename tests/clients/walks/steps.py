@@ -8,7 +8,7 @@ step may be left out: an unresolved reference has a value too (no member id, an 
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-WAIT: Final = "wait"  # a step without request that waits for `seconds`
+WAIT: Final = "wait"  # a step without a request, which waits for `seconds`
 INITIALIZE_SHARES: Final = "initialize shares"  # a member joins a share group until it has partitions, and leaves
 ReferenceKind = Literal[
     "name",  # of a topic or group, with the walk's prefix
@@ -24,7 +24,7 @@ ReferenceKind = Literal[
     "member epoch",  # (group, slot): of a member of a consumer, streams or share group; 0 before it joins
     "tasks",  # (group, slot, kind): the member's tasks of this kind; partitions of a consumer: kind "owned"
     "share session epoch",  # (group, slot): the next one
-    "acquired",  # (group, slot, topic, partition, types, count): acknowledgements of its first offsets
+    "acquired",  # (group, slot, topic, partition, types, count): acknowledgements of `count` acquired offsets
     "end",  # (topic, partition): the end according to produce responses
 ]
 

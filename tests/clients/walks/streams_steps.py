@@ -263,8 +263,8 @@ def set_group_config(generator: StepGenerator) -> Step:
         ("streams.heartbeat.interval.ms", ("6000", "7000", "1")),
         ("streams.session.timeout.ms", ("50000", "1")),
     )
-    # Without this config Kafka 4.2 delays a group that has configs by 3 s instead of the brokers'
-    # delay.
+    # Without this config Kafka 4.2 delays a group that has configs by 3 s, whatever the brokers'
+    # setting is.
     delay = {"name": "streams.initial.rebalance.delay.ms", "config_operation": 0, "value": "0"}
     return newer_groups.alter_group(generator, any_group(generator), config, delay)
 

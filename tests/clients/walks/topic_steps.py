@@ -16,7 +16,8 @@ SETTINGS: Final = {
     "delete.retention.ms": ("0", "1000"),
     "no.such.thing": ("1",),
 }
-BAD: Final = ("shred", "many", "-2", "1")  # invalid values, and that of a setting that does not exist
+# Values that are invalid for every setting here, and that of a setting that does not exist.
+BAD: Final = ("shred", "many", "-2", "1")
 OPERATIONS: Final = (0, 0, 0, 1, 1, 2, 3)  # set, delete, append, subtract
 
 

@@ -112,7 +112,8 @@ def produce_step(
     generator: StepGenerator, transactional_id: str, chosen: list[tuple[str, list[int]]], *, valid: bool
 ) -> Step:
     second = uses_second_protocol(generator, transactional_id)
-    # One for all: Kafka refuses a whole request with batches of two epochs, Ottla each by itself.
+    # One shift for all batches: Kafka refuses a whole request with batches of two epochs, Ottla
+    # judges each batch by itself.
     shift = 0 if valid else generator.random.choices((0, -1, 1), (20, 1, 1))[0]
     data = [
         {
@@ -273,7 +274,7 @@ def list_transactions(generator: StepGenerator) -> Step:
 
 def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
     """Creates topics of one segment: Kafka's response ends with a segment, Ottla's does not. A
-    marker, whose time is that of the broker's clock, would begin another one.
+    marker, whose time is that of the broker's clock, would begin another segment.
     """
     step = topics.create_topics(generator, topic)
     for wanted in step.fields["topics"]:
@@ -281,7 +282,7 @@ def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
     return step
 
 
-def fetch_alone(generator: StepGenerator) -> Step:
+def fetch_without_session(generator: StepGenerator) -> Step:
     """A fetch without a session, from the beginning or near the end."""
     fetched = [
         {
@@ -326,7 +327,7 @@ KINDS: Final[Mapping[StepKind, float]] = {
     write_txn_markers: 0.7,
     describe_transactions: 2,
     list_transactions: 1,
-    fetch_alone: 5,
+    fetch_without_session: 5,
     records.list_offsets: 2,
     records.describe_producers: 3,
     records.delete_records: 0.5,

@@ -131,7 +131,7 @@ class Walk:
         return None
 
     async def _compare_completed(self, states: list[WalkState]) -> Difference | None:
-        """Compares the steps that one broker has responded to, waiting for the other."""
+        """Waits for the second response to each step that has a first one, and compares them."""
         for pending_step in list(self.pending):
             if any(task.done() for task in pending_step.tasks):
                 await asyncio.wait(

@@ -22,7 +22,7 @@ class MovingCluster:
 
     cluster: ProcessCluster
     network: NamespaceNetwork
-    _moves: int = field(default=0)
+    _move_count: int = field(default=0)
 
     @property
     def bootstrap(self) -> str:
@@ -41,10 +41,10 @@ class MovingCluster:
 
     def move_all(self) -> None:
         """Gives each broker's host another address. Packets to the old one are lost silently."""
-        self._moves += 1
+        self._move_count += 1
         for number, broker in self.cluster.brokers.items():
             first = IPv4Address(int(IPv4Address(broker.host)) & ~0xFF)
-            broker.host = str(first + number + ADDRESSES_APART * (self._moves % 20))
+            broker.host = str(first + number + ADDRESSES_APART * (self._move_count % 20))
             self.network.move_host(str(number), broker.host)
 
     def publish_names(self, *, of_brokers: bool = True) -> None:

@@ -122,6 +122,9 @@ def lose_brokers(
     down_s: float,
     reads_on_within_s: float,
 ) -> RoundResult:
+    """Kills all brokers, moves them, and starts them again after `down_s`. Returns when the
+    producer and all groups have gone on, or after `reads_on_within_s`. `loss`: a key of `LOSSES`.
+    """
     if loss == "silent":
         moving.move_all()
         moving.kill_all()

@@ -25,9 +25,9 @@ def main() -> int:
         with run_three_brokers(options.against) as cluster:
             outcomes += _run_rounds(cluster, options.seed, numbers)
     failed = [outcome for outcome in outcomes if outcome.problems]
-    acked = sum(outcome.acknowledged_count for outcome in outcomes)
+    acknowledged_count = sum(outcome.acknowledged_count for outcome in outcomes)
     print(
-        f"{len(outcomes)} rounds in {time.monotonic() - started:.0f} s: {acked} records acknowledged, "
+        f"{len(outcomes)} rounds in {time.monotonic() - started:.0f} s: {acknowledged_count} records acknowledged, "
         f"{len(failed)} rounds failed; their logs: {LOG_FOLDER}"
     )
     return 1 if failed else 0

@@ -191,7 +191,8 @@ def summarize_client(client: Producer | GroupMember) -> str:
             f"{client.name}: {client.sent_count} sent, {len(client.acknowledgements)} acknowledged, "
             f"{len(client.failures)} failed, longest gap between acks {client.longest_gap_s():.2f} s"
         )
-    read = sum(len(records) for records in client.consumed.values())
+    read_count = sum(len(records) for records in client.consumed.values())
     return (
-        f"{client.name}: {read} read, committed {client.committed}, errors: {sorted(set(client.recovered_errors))[:6]}"
+        f"{client.name}: {read_count} read, committed {client.committed}, "
+        f"errors: {sorted(set(client.recovered_errors))[:6]}"
     )
