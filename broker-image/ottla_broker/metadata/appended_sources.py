@@ -24,7 +24,8 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError
 
 class NewAppendedSource(msgspec.Struct, frozen=True):
     """A source topic to append to topic `name`, which is created if it does not exist.
-    `partitions`: the source's; `stopped`: the reason why mirroring has stopped."""
+    `partitions`: number of the source's partitions; `stopped`: the reason why mirroring has
+    stopped, empty while it runs."""
 
     mirror: str
     name: str
@@ -76,7 +77,7 @@ def retained_sources(image: MetadataImage, topic_id: UUID) -> list[AppendedSourc
 
 
 def mirroring_obstacle(image: MetadataImage, topic_id: UUID) -> str:
-    """The reason why a topic with active sources cannot become mirrored; empty without one."""
+    """The reason why a topic with active sources cannot become mirrored; empty if it has none."""
     sources = active_sources(image, topic_id)
     if not sources:
         return ""
@@ -85,7 +86,7 @@ def mirroring_obstacle(image: MetadataImage, topic_id: UUID) -> str:
 
 
 def source_conflict(known: AppendedSourceRecord, mirror: str) -> str:
-    """The reason why this mirror may not append a known source; empty without one."""
+    """The reason why this mirror may not append a known source; empty if it may."""
     if known.carried:
         return ""
     if known.mirror != mirror:

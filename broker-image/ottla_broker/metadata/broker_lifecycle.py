@@ -50,9 +50,9 @@ RETRIABLE_REGISTRATION_ERRORS: Final = frozenset({ErrorCode.not_controller, Erro
 
 
 class Directory(Protocol):
-    """A log directory as far as the controller has to know. `previous_broker_epoch`: that of the
-    previous incarnation after a clean shutdown, else NO_BROKER_EPOCH; `broker_epoch`: set when this
-    broker has registered; `failure`: the reason why the directory has failed, None while it works.
+    """What a registration needs of a log directory. `previous_broker_epoch`: that of the previous
+    incarnation after a clean shutdown, else NO_BROKER_EPOCH; `broker_epoch`: set when this broker
+    has registered; `failure`: the reason why the directory has failed, None while it works.
     """
 
     directory_id: UUID

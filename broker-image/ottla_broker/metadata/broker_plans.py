@@ -103,7 +103,7 @@ def _is_replica_lost(state: PartitionRecord, new: RegisterBrokerRecord, lacks_di
 
 def _had_failed_directory(state: PartitionRecord, known: BrokerRegistration | None, new: RegisterBrokerRecord) -> bool:
     """True if the previous incarnation reported the replica's directory as failed, so that it may
-    lack any record.
+    lack any record. For a replica of an unknown directory, True if it reported any as failed.
     """
     directory = directory_of(state, new.broker)
     working = () if known is None else known.directories
@@ -137,8 +137,9 @@ def plan_unfencing(image: MetadataImage, broker: int, rules_of: TopicRulesLookup
 
 
 def plan_controlled_shutdown(image: MetadataImage, broker: int, rules_of: TopicRulesLookup) -> list[MetadataRecord]:
-    """Elects other in-sync replicas as leaders where possible. Planned with each heartbeat of the
-    broker until it may stop, because more replicas may have joined ISRs.
+    """Removes the broker from each ISR in which another replica may become leader, and elects such
+    a replica where the broker led. Planned with each heartbeat of the broker until it may stop,
+    because more replicas may have joined ISRs.
     """
     known = image.brokers[broker]
     candidates = election_candidates(image).with_shutting_down(broker)
@@ -155,8 +156,8 @@ def plan_controlled_shutdown(image: MetadataImage, broker: int, rules_of: TopicR
 def plan_directory_failure(
     image: MetadataImage, broker: int, offline: Collection[UUID], rules_of: TopicRulesLookup
 ) -> list[MetadataRecord]:
-    """Elects other leaders for the replicas on failed directories. These replicas may join ISRs
-    again when the broker has registered again.
+    """The replicas on failed directories leave the ISRs that have other members, and others are
+    elected where they led. They may join ISRs again when the broker has registered again.
     """
     known = image.brokers[broker]
     working = tuple(directory for directory in known.directories if directory not in offline)

@@ -29,7 +29,7 @@ class Candidate:
     _observe: Callable[[LeaderAndEpoch], Awaitable[None]]
 
     async def request_votes(self, state: RaftState) -> None:
-        """Returns when every voter has answered or its request has failed."""
+        """Returns when every voter has answered or the request to it has failed."""
         me = self._replica.view()
         request = VoteRequest(me.key, state.epoch, me.log_end, is_pre_vote=state.role is Role.PROSPECTIVE)
 

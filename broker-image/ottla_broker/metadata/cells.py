@@ -51,7 +51,7 @@ def _group_racks(racks: Sequence[Rack]) -> list[list[Rack]]:
     """
 
     def is_enough(group: Sequence[Rack]) -> bool:
-        return len(group) >= MIN_CELL_RACKS and sum(map(_count, group)) >= MIN_CELL_SIZE
+        return len(group) >= MIN_CELL_RACKS and sum(map(_count_brokers, group)) >= MIN_CELL_SIZE
 
     groups = _cut(racks, is_enough)
     if len(groups) > 1 and not is_enough(groups[-1]):
@@ -66,14 +66,14 @@ def _divide_racks(racks: Sequence[Rack]) -> list[list[UsableBroker]]:
     racks. The last cell also gets the blocks that follow its own, from which the next cell will be
     made. Larger racks have further blocks, which go to the cells in turn.
     """
-    needed = min(len(racks), MIN_CELL_RACKS)
+    needed_racks = min(len(racks), MIN_CELL_RACKS)
 
     def is_complete(block: Sequence[Node]) -> bool:
-        return needed * _count(block) >= MIN_CELL_SIZE and needed * len(block) >= MIN_CELL_RACKS
+        return needed_racks * _count_brokers(block) >= MIN_CELL_SIZE and needed_racks * len(block) >= MIN_CELL_RACKS
 
     blocks = [_cut(rack, is_complete) for rack in racks]
-    complete = sorted((sum(map(is_complete, of_rack)) for of_rack in blocks), reverse=True)
-    cells: list[list[UsableBroker]] = [[] for _ in range(max(1, complete[needed - 1]))]
+    complete_counts = sorted((sum(map(is_complete, of_rack)) for of_rack in blocks), reverse=True)
+    cells: list[list[UsableBroker]] = [[] for _ in range(max(1, complete_counts[needed_racks - 1]))]
     for of_rack in blocks:
         for number, block in enumerate(of_rack):
             further = number - len(cells) - 1
@@ -82,13 +82,13 @@ def _divide_racks(racks: Sequence[Rack]) -> list[list[UsableBroker]]:
     return cells
 
 
-def _count(nodes: Sequence[Node]) -> int:
+def _count_brokers(nodes: Sequence[Node]) -> int:
     """Number of brokers on these nodes."""
     return sum(map(len, nodes))
 
 
 def _cut(items: Sequence[T], is_enough: Callable[[Sequence[T]], bool]) -> list[list[T]]:
-    """Cuts a sequence into parts that end as soon as they are enough. The last one may not be."""
+    """Cuts a sequence into parts that end as soon as they are enough. The last may be too small."""
     parts: list[list[T]] = []
     for item in items:
         if not parts or is_enough(parts[-1]):

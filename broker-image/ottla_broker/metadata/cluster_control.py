@@ -11,8 +11,9 @@ unregistration.
   incarnation before a disk was wiped, and a partition placed on that incarnation alone would have
   no replica (rule 4). So before new partitions are placed, every broker has sent a heartbeat or is
   fenced.
-- A broker may stop when others lead its partitions and every other unfenced broker has applied
-  that. The response that allows the stop fences the broker.
+- A broker may stop when others lead its partitions, as far as other in-sync replicas may lead, and
+  every other unfenced broker that is not shutting down itself has applied that. The broker is
+  fenced before the response allows the stop.
 """
 
 import asyncio

@@ -142,8 +142,8 @@ class Controller:
         charge: Callable[[int], None] = lambda partitions: None,
     ) -> list[UUID | KafkaError]:
         """Creates topics in one commit. Returns for each topic, in their order, its id or error.
-        `charge`: called with the number of partitions of each valid topic, which is not created if
-        it raises KafkaError.
+        `charge`: called with the number of partitions of each valid topic. If it raises KafkaError,
+        the topic is not created.
         """
 
         def plan() -> Decision[list[UUID | KafkaError]]:
@@ -254,8 +254,8 @@ class Controller:
     async def sync_credentials(
         self, mirror: str, to_set: Mapping[tuple[str, int], ScramCredential], to_remove: Collection[tuple[str, int]]
     ) -> None:
-        """Sets and removes credentials by user and mechanism, in one commit: only those that this
-        mirror has copied, and those that do not exist.
+        """Sets and removes credentials by user and mechanism, in one commit. A credential that
+        exists is left as it is unless this mirror has copied it.
         """
 
         def plan() -> list[MetadataRecord]:

@@ -35,7 +35,7 @@ from ottla_broker.metadata.records import NO_LEADER, PartitionRecord
 
 class ElectionCandidates(msgspec.Struct, frozen=True):
     """The brokers that may lead. `unfenced`: with their directories (empty: unknown);
-    `shutting_down`: those of them in controlled shutdown."""
+    `shutting_down`: brokers in controlled shutdown, which may only remain leaders."""
 
     unfenced: Mapping[int, Collection[UUID]]
     shutting_down: Collection[int] = ()
@@ -208,7 +208,7 @@ def state_after_directory_loss(
 
 
 def elect_preferred_leader(old: PartitionRecord, candidates: ElectionCandidates) -> PartitionRecord | None:
-    """Makes the first replica the leader. None if it is, is not in sync, or may not lead."""
+    """Makes the first replica the leader. None if it leads, is not in sync, or may not lead."""
     preferred = old.replicas[0]
     if old.leader == preferred or preferred not in old.isr or not candidates.can_become_leader(old, preferred):
         return None

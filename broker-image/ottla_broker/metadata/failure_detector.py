@@ -64,7 +64,7 @@ class FailureDetector:
         self._channels = channels
         self._watched: dict[BrokerIncarnation, asyncio.Task[None]] = {}
         self._probes: dict[BrokerIncarnation, PeerProbe] = {}
-        # Brokers that have not answered since their probe connection broke → loop time when it did.
+        # Brokers that have not answered since their probe connection broke → time of that break.
         self._suspects: dict[BrokerIncarnation, float] = {}
         self._failed: dict[BrokerIncarnation, str] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -113,7 +113,7 @@ class FailureDetector:
 
     async def wait_until_resolved(self, within_s: float) -> None:
         """Returns when every suspected broker is fenced or has answered, or the time is over.
-        Called while there are suspects: without one it waits until the time is over."""
+        Called while there are suspects: without any it waits until the time is over."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = None
         try:

@@ -76,7 +76,7 @@ class TopicImage:
 
 class BrokerRegistration(msgspec.Struct, frozen=True):
     """A registered broker. `endpoints`: by listener name; `directories`: ids of its log.dirs that
-    have not failed; `http`: host:port of its `http.listener`, None without one; `node`: its
+    have not failed; `http`: host:port of its `http.listener`, None if it has none; `node`: its
     broker.node.
     """
 
@@ -120,8 +120,9 @@ class MetadataDelta:
 
 @dataclass(slots=True)
 class MetadataImage:
-    """Topics by name; configs by (resource type, name); mirrored topics and partitions by topic id;
-    appended sources by topic id and id of the source.
+    """Topics by name; configs by (resource type, name); mirrored topics by topic id and their
+    partitions by (topic id, number); appended sources by topic id and source id and their
+    partitions by (topic id, source id, number).
     """
 
     topics: dict[str, TopicImage] = field(default_factory=dict)
@@ -153,7 +154,9 @@ class MetadataImage:
         return delta
 
     def replace_with(self, other: "MetadataImage") -> MetadataDelta:
-        """Takes over the state of `other`, which must not be used afterwards."""
+        """Takes over the state of `other`, which must not be used afterwards. The result names all
+        partitions, configs, brokers and access control entries, whether they changed or not.
+        """
         delta = MetadataDelta(
             created_topics=[name for name, topic in other.topics.items() if topic.id not in self.topic_names],
             deleted_topics=[topic for topic in self.topics.values() if topic.id not in other.topic_names],

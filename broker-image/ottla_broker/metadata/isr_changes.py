@@ -81,12 +81,12 @@ def check_epochs(old: PartitionRecord, request: IsrChangeRequest) -> None:
         raise KafkaError(ErrorCode.not_controller, "the leader has newer metadata of the partition than this broker")
     if request.leader_epoch < old.leader_epoch:
         raise KafkaError(
-            ErrorCode.fenced_leader_epoch, f"leader epoch {request.leader_epoch}, but it is {old.leader_epoch}"
+            ErrorCode.fenced_leader_epoch, f"leader epoch {request.leader_epoch}, here it is {old.leader_epoch}"
         )
     if request.partition_epoch < old.partition_epoch:
         raise KafkaError(
             ErrorCode.invalid_update_version,
-            f"partition epoch {request.partition_epoch}, but it is {old.partition_epoch}",
+            f"partition epoch {request.partition_epoch}, here it is {old.partition_epoch}",
         )
 
 

@@ -18,7 +18,9 @@ class LeaderEndpoints:
             self._announced = leader
 
     def find(self, epoch: int, leader: int) -> QuorumEndpoint | None:
-        """The endpoint of the leader of `epoch`, the current one; None if it is unknown."""
+        """The endpoint of `leader`, which leads in the current epoch, `epoch`; None if it is
+        unknown.
+        """
         if (self._announced.epoch, self._announced.leader) == (epoch, leader):
             return self._announced.endpoint
         voter = next((voter for voter in self._voters.latest if voter.broker == leader), None)

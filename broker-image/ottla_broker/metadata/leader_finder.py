@@ -62,7 +62,7 @@ class LeaderFinder:
         return None
 
     def log_missing_majority(self, others: Sequence[Voter]) -> None:
-        """Logs which voters prevent the election of this one. `others`: all voters but this one."""
+        """Logs which voters prevent the election of this broker. `others`: all other voters."""
         failures = {voter.broker: self._peers.failures.get(voter.broker, "") for voter in others}
         missing = [f"broker {broker} {why}" for broker, why in failures.items() if why]
         is_majority = len(others) + 1 - len(missing) >= majority_size(len(others) + 1)

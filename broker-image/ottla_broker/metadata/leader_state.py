@@ -96,8 +96,8 @@ class LeaderState:
 
     async def commit(self, records: Sequence[MetadataRecord]) -> MetadataDelta:
         """Appends the records as one batch, and returns what they change in the image when they are
-        committed. Raises NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the append fails, which with
-        other voters ends the epoch: this broker could not commit later records either."""
+        committed. Raises NOT_CONTROLLER; KAFKA_STORAGE_ERROR when the append fails. If there are
+        other voters, that ends the epoch: this broker could not commit later records either."""
         if self.is_over or not self.is_established:
             raise KafkaError(ErrorCode.not_controller, "this broker does not lead the metadata log")
         try:
@@ -148,7 +148,7 @@ class LeaderState:
 
     @property
     def acknowledged_offsets(self) -> dict[ReplicaKey, int]:
-        """Up to which offset each replica has the log on disk, this one too."""
+        """The offset up to which each replica, this one too, has the log on disk."""
         offsets = {key: replica.acknowledged_offset for key, replica in self.replicas.items()}
         offsets[self.me.key] = self._synced_offset
         return offsets
@@ -204,8 +204,8 @@ class LeaderState:
         return MetadataFetchResponse(error, leader=LeaderAndEpoch(self.epoch, self.me.broker, self.me.endpoint))
 
     def _record_fetch(self, request: MetadataFetchRequest) -> ReplicaState | None:
-        """The state of the sender, which has fetched now. None for a sender without a directory id,
-        whose fetches acknowledge nothing.
+        """Records the time of the fetch and returns the state of the sender. None for a sender
+        without a directory id, whose fetches acknowledge nothing.
         """
         if request.directory_id is None:
             return None
@@ -253,13 +253,15 @@ class LeaderState:
         The election counts as such a time.
         """
         voters = self.voters
-        if len(voters) == 1 and voters[0].key == self.me.key:  # asked by each request of a group
+        if len(voters) == 1 and voters[0].key == self.me.key:  # read by each request of a group
             return self._now()
         heard = [self.last_fetch_s(voter.key) for voter in voters]
         return sorted(heard, reverse=True)[majority_size(len(heard)) - 1]
 
     def last_fetch_s(self, key: ReplicaKey) -> float:
-        """When the replica last fetched; the start of the epoch if it has not."""
+        """When the replica last fetched; the start of the epoch if it has not. For this broker's
+        own replica, the present time.
+        """
         if key == self.me.key:
             return self._now()
         replica = self.replicas.get(key)

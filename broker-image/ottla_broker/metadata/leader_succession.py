@@ -37,9 +37,9 @@ class LeaderSuccession:
     async def hand_over(self, leader: LeaderState) -> None:
         """Makes another voter the leader. Returns when no majority fetches from this broker any
         more, because another leads, or SUCCESSION_TIMEOUT_S after EndQuorumEpoch was sent.
-        With one or two voters, another broker first becomes the only voter, which may take
-        VOTER_CHANGE_TIMEOUT_S: those that remain would have no majority. Returns at once if there
-        is no other voter.
+        With one or two voters, the remaining ones would have no majority. So another broker first
+        becomes the only voter, if that succeeds within VOTER_CHANGE_TIMEOUT_S. Without any other
+        voter, returns then.
         """
         if len(leader.voters) <= 2:
             brokers = brokers_as_voters(self._image, self._listener)

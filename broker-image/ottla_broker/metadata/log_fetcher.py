@@ -70,7 +70,7 @@ class MetadataLogFetcher:
         may wait `max_wait_ms` for records, and take `timeout_s` in addition.
 
         Raises FetchRefused with the response's error, or FENCED_LEADER_EPOCH when `epoch` is no
-        longer current; KafkaError with the log's or the snapshot's (KAFKA_STORAGE_ERROR,
+        longer current; the KafkaError of the log or the snapshot (KAFKA_STORAGE_ERROR,
         CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, UNSUPPORTED_VERSION, CommittedLogDiverged,
         SNAPSHOT_NOT_FOUND); ConnectionError, TimeoutError.
         """

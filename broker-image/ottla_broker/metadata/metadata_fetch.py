@@ -44,8 +44,8 @@ class MetadataFetchRequest(msgspec.Struct, frozen=True):
 class MetadataFetchResponse(msgspec.Struct, frozen=True):
     """`high_watermark` −1: the leader does not know it yet. `diverging_epoch`: the epoch and its
     end offset up to which the follower's log may agree with the leader's. `snapshot_id`: the
-    snapshot to fetch instead of deleted records. `leader`: with an error, the leader as the sender
-    knows it."""
+    snapshot to fetch instead of deleted records. `leader`: with an error, the leader that the
+    responding broker knows."""
 
     error: ErrorCode = ErrorCode.none
     high_watermark: int = UNKNOWN_OFFSET

@@ -170,9 +170,9 @@ class MetadataLog:
         the image. One that is lower than the known one is ignored. Raises what `apply_committed`
         raises.
         """
-        committed = min(high_watermark, self.end_offset)
-        if committed > self.high_watermark:
-            self.partition_log.advance_high_watermark(committed)
+        new_high_watermark = min(high_watermark, self.end_offset)
+        if new_high_watermark > self.high_watermark:
+            self.partition_log.advance_high_watermark(new_high_watermark)
         self.apply_committed()
 
     def apply_committed(self) -> None:

@@ -41,8 +41,8 @@ class MetadataWriter:
         self._lock = asyncio.Lock()
 
     async def execute(self, plan: Callable[[], Decision[T]]) -> T:
-        """Runs the plan when no other plan is being committed. Raises the KafkaError of the plan or
-        the commit.
+        """Runs the plan when no other plan is being committed, and commits its records. Returns its
+        result. Raises the KafkaError of the plan or the commit.
         """
         await self._lock.acquire()
         try:

@@ -2,8 +2,8 @@
 Pure.
 
 Invariants:
-- A topic is mirrored from its creation, by a record of the same commit. So no producer writes
-  before the source's records arrive.
+- A topic that a mirror creates is mirrored from its creation, by a record of the same commit. So no
+  producer writes before the source's records arrive.
 - A source's leader epoch is in the metadata before one of its records is in a log. So a leader can
   name the epoch of its last record, and the source can tell whether it still has that record.
 - A failover is one record in the log that also elects leaders. So no successor of a leader that
@@ -56,9 +56,9 @@ class MirrorReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """The mirroring state of a partition as its leader reports it to the controller, as JSON in the
     value of a config of the resource type `mirrored topic`.
 
-    Fields as in MirroredPartitionRecord. `epochs` None: unchanged; `source_id`: the source, where
-    records are appended (AppendedPartitionRecord); `cut`: number of offsets of this log at or above
-    `joined`.
+    Fields as in MirroredPartitionRecord. `epochs` None: unchanged; `source_id`: the source
+    whose records are appended (AppendedPartitionRecord), None with identical offsets; `cut`: number
+    of offsets of this log at or above `joined`.
     """
 
     broker_id: int = msgspec.field(name="broker")
@@ -109,7 +109,7 @@ def is_awaiting_join(topic: MirroredTopicRecord, partition: MirroredPartitionRec
 
 
 def failback_obstacle(image: MetadataImage, topic: TopicImage, mirrored: MirroredTopicRecord) -> str:
-    """The reason why a topic that has failed over cannot be mirrored again; empty without one."""
+    """The reason why a topic that has failed over cannot be mirrored again; empty if it can."""
     partitions = [mirrored_partition(image, topic.id, partition) for partition in topic.partitions]
     if any(partition.end == NO_OFFSET for partition in partitions):
         return "it is still failing over"
@@ -188,8 +188,8 @@ def plan_recreation(image: MetadataImage, new: NewMirroredTopic, topic_id: UUID,
 
 def plan_report(image: MetadataImage, report: MirrorReport) -> list[MetadataRecord]:
     """Plans the records of a leader's report. Raises the errors of `check_leader`;
-    INVALID_TOPIC_EXCEPTION when the topic is not mirrored; INVALID_REQUEST when it reports an end
-    and the topic has not failed over; for a partition that joins, the errors of `_plan_join`.
+    INVALID_TOPIC_EXCEPTION when the topic is not mirrored; INVALID_REQUEST when `report` has an
+    end and the topic has not failed over; for a partition that joins, the errors of `_plan_join`.
     """
     state = check_leader(image, report)
     topic = image.mirrored_topics.get(report.topic_id)

@@ -4,8 +4,8 @@ The leader alone decides about everything else. An observer is refused, and fetc
 if its log is not a prefix of the committed records here, if it needs a snapshot, or if it stays
 ahead of this voter for the time that its fetch may wait. So nobody truncates records on the word of
 a follower, which may itself be behind: records of an observer may already count for a commit of the
-leader, if that has just made it a voter. KRaft's followers serve nobody; the records and their
-order are the same.
+leader, if the leader has just made the observer a voter. KRaft's followers serve nobody; the
+records and their order are the same.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class ObserverFetches:
 
     def _serves(self, request: MetadataFetchRequest) -> bool:
         """True while this broker is a voter that hears the leader of the request's epoch, and the
-        sender is no voter, which has to fetch from the leader."""
+        sender is none of the voters, which have to fetch from the leader."""
         state, voters = self._replica.state, {voter.key for voter in self._log.voters.latest}
         is_heard = state.role is Role.FOLLOWER and state.hears_leader and state.epoch == request.leader_epoch
         sender = request.replica_id, request.directory_id

@@ -20,8 +20,8 @@ CHECK_INTERVAL_S: Final = 0.5
 
 
 async def maintain_own_entry(voters: VoterHistory, peers: QuorumPeers, leader: QuorumEndpoint, epoch: int) -> None:
-    """Sends UpdateRaftVoter to the leader of `epoch` whenever the voter set has another entry for
-    this broker. Runs until cancelled.
+    """Sends UpdateRaftVoter to the leader of `epoch` whenever this broker's entry in the voter set
+    is out of date. Runs until cancelled.
     """
     me = peers.me
     while True:

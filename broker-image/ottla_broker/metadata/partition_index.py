@@ -54,12 +54,12 @@ class PartitionIndex:
 
     def add_topics(self, max_partitions: int | None = None) -> None:
         """Adds waiting topics until at least `max_partitions` partitions were added; None: all."""
-        added = 0
-        while self._waiting and (max_partitions is None or added < max_partitions):
+        added_count = 0
+        while self._waiting and (max_partitions is None or added_count < max_partitions):
             _, partitions = self._waiting.popitem()
             for state in partitions.values():
                 self._replace(None, state)
-            added += len(partitions)
+            added_count += len(partitions)
 
     def partitions_on(self, broker: int) -> Collection[TopicIdPartition]:
         return self._partitions.get(broker, {})

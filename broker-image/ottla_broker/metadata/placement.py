@@ -1,9 +1,9 @@
 """Assignment of replicas to brokers: pure, shared by the controller and the operator's plans.
 
 Invariants: the replicas of a partition are on distinct brokers, in as many racks and on as many
-nodes as there are (up to the replication factor): no two are on one node while a node without one
-is free. Over the partitions of one call, the numbers of partitions that brokers lead differ by at
-most one.
+nodes as there are (up to the replication factor): no two are on one node while a node without a
+replica is free. Over the partitions of one call, the numbers of partitions that brokers lead differ
+by at most one.
 
 The leaders are consecutive brokers of an order in which neighbours are in different racks and on
 different nodes. Followers are the brokers with the fewest replicas among those that come next, from
@@ -122,7 +122,7 @@ def assign_replicas(
 ) -> list[tuple[int, ...]]:
     """Replicas of each new partition, the preferred leader first.
 
-    `start`, `shift`: a running or random number, so that topics of one partition are not all on the
+    `start`, `shift`: running or random numbers, so that topics of one partition are not all on the
     first broker. `replica_counts`: existing replicas by broker. `cells`: number of the cell of each
     broker. Raises ValueError when the replication factor is below 1 or above the number of brokers.
     """

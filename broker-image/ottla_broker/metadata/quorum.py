@@ -55,9 +55,9 @@ class QuorumDescription(msgspec.Struct, frozen=True):
 
 
 class ReplicaDescription(msgspec.Struct, frozen=True):
-    """This broker's replica of the metadata log, with or without a leader. `leader_id`: −1 without
-    one. `address`: host:port for other brokers. `voted_id`: the candidate that it voted for in this
-    epoch, −1 for none.
+    """This broker's replica of the metadata log, with or without a leader. `leader_id`: −1 if it
+    knows none. `address`: host:port for other brokers. `voted_id`: the candidate that it voted for
+    in this epoch, −1 for none.
     """
 
     key: ReplicaKey

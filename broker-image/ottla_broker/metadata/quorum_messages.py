@@ -259,8 +259,8 @@ async def send_end_quorum_epoch(
 
 
 async def send_update_raft_voter(channel: Channel, voter: Voter, epoch: int, cluster_id: str | None) -> None:
-    """Asks the leader of `epoch` to name this address and these versions in the voter set. Raises
-    OSError, KafkaError.
+    """Asks the leader of `epoch` to name the address and versions of `voter` in the voter set.
+    Raises OSError, KafkaError.
     """
     host, port = voter.endpoint or ("", 0)
     lowest, highest = voter.kraft_versions

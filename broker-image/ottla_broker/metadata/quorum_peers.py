@@ -123,9 +123,9 @@ class QuorumPeers:
             logger.debug("broker %d at %s: %s", peer.broker, format_host_and_port(*endpoint), reason)
 
     async def check_not_recovered(self, endpoint: QuorumEndpoint) -> None:
-        """Called after INCONSISTENT_CLUSTER_ID. Raises it when the cluster of this broker was
-        recovered as that of the broker at `endpoint`: its old majority must not continue beside it
-        (`quorum_recovery`).
+        """Called after INCONSISTENT_CLUSTER_ID. Raises that error when this broker's cluster was
+        recovered as the cluster of the broker at `endpoint`: the old majority must not continue
+        beside the recovered cluster (`quorum_recovery`).
         """
         from ottla_broker.metadata import quorum_messages
 

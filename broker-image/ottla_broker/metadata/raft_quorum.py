@@ -119,7 +119,7 @@ class RaftQuorum:
         return leader is not None and leader.hears_majority(within_s)
 
     def describe(self) -> QuorumDescription:
-        """Raises NOT_CONTROLLER when another broker leads, or none."""
+        """Raises NOT_CONTROLLER unless this broker leads."""
         return self._require_leader().describe(self._runtime.now_ms())
 
     def describe_replica(self) -> ReplicaDescription:
@@ -137,7 +137,7 @@ class RaftQuorum:
         )
 
     def _require_leader(self) -> LeaderState:
-        """Raises NOT_CONTROLLER when another broker leads, or none."""
+        """Raises NOT_CONTROLLER unless this broker leads."""
         if self._roles.leader_state is None:
             raise KafkaError(ErrorCode.not_controller, f"the metadata log is led by broker {self.leader_id} (-1: none)")
         return self._roles.leader_state

@@ -12,8 +12,8 @@ clock, disk or network here. The caller does what a change of state asks for, in
 3. In LEADER, the log of `epoch` is led; in FOLLOWER, that of `leader` is fetched.
 4. A timer of the role runs from the change on (`election_timeout_s`). When it expires: `expire`.
 
-Invariants: a replica grants one vote in an epoch, and only to a log that is at least as long as its
-own, so no two replicas lead in one epoch, and every leader has all committed records. An epoch
+Invariants: a replica grants one vote in an epoch, and only to a log that is at least as advanced as
+its own, so no two replicas lead in one epoch, and every leader has all committed records. An epoch
 never goes back.
 """
 
@@ -33,8 +33,8 @@ NO_VOTES: frozenset[ReplicaKey] = frozenset()
 
 
 class EpochAndOffset(NamedTuple):
-    """The end of a log: the epoch of its last record (−1 without one) and the offset after it; also
-    the id of a snapshot. A larger value is more advanced. Kafka's OffsetAndEpoch."""
+    """The end of a log: the epoch of its last record (−1 if it is empty) and the offset after it;
+    also the id of a snapshot. A larger value is more advanced. Kafka's OffsetAndEpoch."""
 
     epoch: int
     offset: int
@@ -148,7 +148,7 @@ def restart(stored: ElectionState, me: ReplicaKey) -> RaftState:
 
 def answer_vote(state: RaftState, request: VoteRequest, me: Replica) -> tuple[RaftState, bool]:
     """The next state, and whether the vote is granted. A replica that is not a voter in its own log
-    grants votes, too: its log may not have the voter set of which it is one.
+    grants votes, too: its log may not have the voter set of which it is a member.
     """
     if request.epoch < state.epoch:
         return state, False

@@ -50,7 +50,7 @@ def begin_reassignment(
 ) -> PartitionRecord | None:
     """Begins a reassignment to `targets`, and completes it if every target is in sync already. None
     if nothing changes, because this reassignment is ongoing or `targets` are the replicas. Another
-    one is replaced, and the replicas that only that one added are removed at once.
+    ongoing one is replaced, and the replicas that only that one added are removed at once.
 
     `directories`: log directories of new replicas. Raises INVALID_REPLICA_ASSIGNMENT when no member
     of the ISR would remain.

@@ -49,7 +49,7 @@ class RegisterBrokerRecord(msgspec.Struct, frozen=True, tag="register-broker"):
 
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, tag="broker-change", omit_defaults=True):
     """A fenced broker leads no partition and joins no ISR. One that is shutting down is not elected
-    leader. `directories`: the log.dirs that have not failed; None: unchanged."""
+    leader. `directories`: ids of the log.dirs that have not failed; None: unchanged."""
 
     broker: int
     epoch: int
@@ -104,7 +104,8 @@ class PartitionRecord(msgspec.Struct, frozen=True, tag="partition", omit_default
 
 class ConfigRecord(msgspec.Struct, frozen=True, tag="config"):
     """One config of a resource. The value None removes it. `resource_type`: one of
-    `image.…_RESOURCE`; of a broker with an empty name the configs are cluster-wide defaults.
+    `image.…_RESOURCE`; those of BROKER_RESOURCE with an empty `name` are cluster-wide
+    defaults.
     """
 
     resource_type: int

@@ -26,7 +26,7 @@ MASK: Final = "*"
 SENSITIVE_KEYS: Final = frozenset(
     name for settings in (BROKER_SETTINGS, MIRROR_SETTINGS) for name, it in settings.items() if it.is_sensitive
 )
-_TAGS: Final = (b"config", b"scram")  # in the JSON of records that may hold secrets; batches without are not decoded
+_TAGS: Final = (b"config", b"scram")  # in the JSON of records that may hold secrets; other batches are not decoded
 
 
 def redact_secrets(data: bytes) -> bytes:
@@ -36,8 +36,8 @@ def redact_secrets(data: bytes) -> bytes:
     redacted = bytearray()
     for position, header in iter_batches(data):
         batch = data[position : position + header.size]
-        has_secret = any(tag in batch for tag in _TAGS) and not header.is_control
-        redacted += _redact_batch(batch, header) if has_secret else batch
+        may_hold_secrets = any(tag in batch for tag in _TAGS) and not header.is_control
+        redacted += _redact_batch(batch, header) if may_hold_secrets else batch
     return bytes(redacted)
 
 

@@ -17,7 +17,7 @@ def can_start_in_sync(broker: BrokerRegistration) -> bool:
     return not broker.fenced and not broker.shutting_down
 
 
-def _usable(broker: BrokerRegistration) -> UsableBroker:
+def _to_usable(broker: BrokerRegistration) -> UsableBroker:
     return UsableBroker(broker.id, broker.rack, broker.node)
 
 
@@ -46,7 +46,7 @@ class ReplicaPlacer:
 
     def __init__(self, image: MetadataImage) -> None:
         self._brokers = image.brokers
-        self._cells = divide_into_cells([_usable(it) for it in image.brokers.values()])
+        self._cells = divide_into_cells([_to_usable(it) for it in image.brokers.values()])
         self._leader_counts = Counter(image.partition_index.leader_counts)
         self._replica_counts = image.partition_index.replica_counts()
         self._topic_count = len(image.topics)
@@ -56,19 +56,19 @@ class ReplicaPlacer:
         """Replicas of new partitions. Fenced brokers and those that shut down are used last, and
         only if the others are too few. Raises INVALID_REPLICATION_FACTOR."""
         brokers = [self._brokers[broker] for broker in sorted(self._brokers)]
-        usable = [broker for broker in brokers if can_start_in_sync(broker)]
+        ready = [broker for broker in brokers if can_start_in_sync(broker)]
         if not 1 <= replication_factor <= len(brokers):
             raise KafkaError(
                 ErrorCode.invalid_replication_factor,
                 f"replication factor {replication_factor}; between 1 and the {len(brokers)} "
                 "registered brokers is allowed",
             )
-        if not usable:
+        if not ready:
             raise KafkaError(ErrorCode.invalid_replication_factor, "every registered broker is fenced or shutting down")
-        placed = self._place_on(partitions, min(replication_factor, len(usable)), usable)
-        if replication_factor > len(usable):
+        placed = self._place_on(partitions, min(replication_factor, len(ready)), ready)
+        if replication_factor > len(ready):
             others = [broker for broker in brokers if not can_start_in_sync(broker)]
-            rest = self._place_on(partitions, replication_factor - len(usable), others)
+            rest = self._place_on(partitions, replication_factor - len(ready), others)
             placed = [first + last for first, last in zip(placed, rest, strict=True)]
         self._leader_counts.update(replicas[0] for replicas in placed)
         self._replica_counts.update(broker for replicas in placed for broker in replicas)
@@ -78,12 +78,12 @@ class ReplicaPlacer:
     def _place_on(
         self, partitions: int, replication_factor: int, brokers: Sequence[BrokerRegistration]
     ) -> list[tuple[int, ...]]:
-        usable = [_usable(broker) for broker in brokers]
-        start = least_loaded_start(usable, self._leader_counts, self._cells)
+        candidates = [_to_usable(broker) for broker in brokers]
+        start = least_loaded_start(candidates, self._leader_counts, self._cells)
         return assign_replicas(
             partitions,
             replication_factor,
-            usable,
+            candidates,
             start=start,
             shift=self._topic_count,
             replica_counts=self._replica_counts,
@@ -91,8 +91,8 @@ class ReplicaPlacer:
         )
 
     def new_partition(self, topic: UUID, partition: int, replicas: Sequence[int]) -> PartitionRecord:
-        """A new partition on these brokers, at least one of which is usable. The others join the
-        ISR later.
+        """A new partition on these brokers. Those that `can_start_in_sync`, at least one, are in
+        its ISR from the start.
         """
         isr = tuple(broker for broker in replicas if can_start_in_sync(self._brokers[broker]))
         directories = self._directories.assign_directories(replicas)

@@ -56,9 +56,9 @@ class ReplicationControl:
         self, leader: int, requests: Sequence[IsrChangeRequest]
     ) -> list[PartitionRecord | KafkaError]:
         """Changes ISRs at the request of broker `leader`. Returns the new states or errors, in the
-        order of the requests: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, those of `isr_changes`,
-        and NEW_LEADER_ELECTED when the change was made and completed a reassignment with another
-        leader."""
+        order of the requests. The errors are UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, those of
+        `isr_changes`, and NEW_LEADER_ELECTED when the change was made and completed a reassignment
+        with another leader."""
 
         def plan() -> Decision[list[PartitionRecord | KafkaError]]:
             candidates, rules_of = election_candidates(self._image), self._writer.topic_rules()

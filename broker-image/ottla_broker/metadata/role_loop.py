@@ -41,8 +41,8 @@ class RoleLoop:
     """`leader_state`: None while this broker does not lead. `caught_up`: done when the image has
     been as current as the leader's for the first time, or this broker has led. `cluster_id`: the
     cluster that this broker belongs to; None before it has caught up in its first one.
-    `writes_voters`: the log of a founding broker has no record of the voters yet. `is_stopping`: no
-    election is begun any more.
+    `writes_voters`: the log of a founding broker has no record of the voters yet. `is_stopping`:
+    this broker begins no more elections.
 
     `on_elected` and `on_resigned` are called when this broker becomes the active controller and
     when it no longer is.
@@ -155,8 +155,8 @@ class RoleLoop:
     # --- following
 
     async def _follow(self, state: RaftState, endpoint: QuorumEndpoint) -> None:
-        # Voters fetch more often than their leader's timeout for them. An observer can wait for a
-        # voter in vain, and then for the leader, within its own timeout.
+        # A voter fetches several times within the leader's check-quorum timeout. An observer can
+        # wait for a voter in vain, and then for the leader, within its own fetch timeout.
         fetch_s = self._timeouts.fetch_s
         follower = LeaderFollower(
             self._fetcher,
@@ -195,7 +195,7 @@ class RoleLoop:
 
     async def _ask_for_leader(self) -> None:
         """Raises INCONSISTENT_CLUSTER_ID when no other broker belongs to this broker's cluster,
-        before this one has served.
+        as long as this one has never caught up.
         """
         cluster_error = await self._finder.ask(self.cluster_id)
         if cluster_error is not None and not self.caught_up.done():

@@ -1,8 +1,9 @@
 """Generates snapshots of the metadata, loads them at start-up, and deletes the log before them.
 
 A snapshot is due when as many bytes were appended since the last one as that one holds, and at
-least a mebibyte, so that snapshots cost a bounded share of the writes; and at the latest after
-`metadata.log.max.record.bytes.between.snapshots` and `metadata.log.max.snapshot.interval.ms`.
+least a mebibyte, so that snapshots cost a bounded share of the writes. At the latest it is due
+after `metadata.log.max.record.bytes.between.snapshots` or `metadata.log.max.snapshot.interval.ms`,
+whichever comes first.
 """
 
 import asyncio
@@ -55,9 +56,11 @@ def is_snapshot_due(log: MetadataLog, intervals: SnapshotIntervals, since_s: flo
     newest = log.snapshots.latest
     if log.image.end_offset <= (0 if newest is None else newest.offset):
         return False
-    held = 0 if newest is None else log.snapshots.file_size(newest)
-    overdue = intervals.max_ms > 0 and since_s * 1000 >= intervals.max_ms
-    return overdue or log.bytes_since_snapshot >= min(intervals.max_bytes, max(MIN_BYTES_BETWEEN_SNAPSHOTS, held))
+    newest_bytes = 0 if newest is None else log.snapshots.file_size(newest)
+    is_overdue = intervals.max_ms > 0 and since_s * 1000 >= intervals.max_ms
+    return is_overdue or log.bytes_since_snapshot >= min(
+        intervals.max_bytes, max(MIN_BYTES_BETWEEN_SNAPSHOTS, newest_bytes)
+    )
 
 
 async def generate_snapshot(log: MetadataLog, runtime: Runtime) -> EpochAndOffset:

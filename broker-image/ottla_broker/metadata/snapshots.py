@@ -53,7 +53,7 @@ class SnapshotStore:
         return self._disk.file_size(self.path(snapshot))
 
     def read_bytes(self, snapshot: EpochAndOffset, position: int, count: int) -> bytes:
-        """`count` bytes of the file from `position`. Raises OSError."""
+        """Up to `count` bytes of the file from `position`. Raises OSError."""
         file = self._disk.open(self.path(snapshot), read_only=True)
         try:
             return file.read(count, position)
@@ -81,7 +81,7 @@ class SnapshotStore:
             ) from error
 
     def write(self, snapshot: EpochAndOffset, voters: VoterSet, records: Sequence[MetadataRecord], now_ms: int) -> None:
-        """Blocks until synced. Raises OSError."""
+        """Writes the file of a snapshot. Blocks until it is synced. Raises OSError."""
         batches = [encode_voters_batch(voters, now_ms, leader_epoch=snapshot.epoch)]
         batches += [
             encode_batch(

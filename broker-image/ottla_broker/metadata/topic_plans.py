@@ -83,7 +83,8 @@ def plan_partition_growth(
     if count <= current_count:
         raise KafkaError(
             ErrorCode.invalid_partitions,
-            f"topic {name!r} has {count_noun(current_count, 'partition')}; {count} is not more; none can be removed",
+            f"topic {name!r} has {count_noun(current_count, 'partition')}; {count} is not more, "
+            "and none can be removed",
         )
     added_count = count - current_count
     _check_partition_count(added_count)
@@ -95,7 +96,7 @@ def plan_partition_growth(
         if len(assignment) != added_count:
             raise KafkaError(
                 ErrorCode.invalid_replica_assignment,
-                f"{count_noun(added_count, 'new partition')}, but an assignment for {len(assignment)}",
+                f"{count_noun(added_count, 'new partition')}, but the assignment has {len(assignment)}",
             )
         replicas = _validated_assignment(image, dict(enumerate(assignment, current_count)), first=current_count)
         if any(len(members) != factor for members in replicas):
@@ -136,7 +137,8 @@ def _validated_assignment(
 
 def _assignment_problem(image: MetadataImage, assignment: Mapping[int, Sequence[int]], first: int) -> str | None:
     """What is wrong with an assignment. A valid one names consecutive partitions from `first` on,
-    each with the same number of distinct registered brokers, at least one of them usable."""
+    each with the same number of distinct registered brokers, at least one of which can start in
+    sync."""
     expected = list(range(first, first + len(assignment)))
     if sorted(assignment) != expected:
         return f"partitions {sorted(assignment)} are not {first} to {expected[-1]} without gaps"

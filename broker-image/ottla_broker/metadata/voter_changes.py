@@ -76,8 +76,8 @@ async def _change(
     leader: LeaderState, propose: Callable[[VoterSet], VoterSet | None], timeout_s: float, obstacle: str
 ) -> None:
     """Appends the voter set that `propose` makes of the present one, and returns when it is
-    committed. `propose` returns None while the change has to wait. `obstacle`: what it waited for,
-    in the error at the timeout.
+    committed. `propose` returns None while the change has to wait. `obstacle`: why it has to wait,
+    for the error at the timeout.
     """
     try:
         async with asyncio.timeout(timeout_s):

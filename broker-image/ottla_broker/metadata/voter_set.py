@@ -166,10 +166,11 @@ def next_voter_set(
     removes itself.
 
     A voter whose disk was wiped is removed: it has no records left to count. A lost voter is
-    replaced: a candidate is added, then the lost one is removed. It is removed without one only
-    when there are too many voters. The number of voters grows only from one odd number to the next,
-    and only if there are candidates for both steps. With two voters, one that is shutting down is
-    removed while it still runs, because the other could not commit its removal alone.
+    replaced: a candidate is added, then the lost one is removed. It is removed without a
+    replacement only when there are too many voters. The number of voters grows only from one odd
+    number to the next, and only if there are candidates for both steps. With two voters, one that
+    is shutting down is removed while it still runs, because the other could not commit its removal
+    alone.
     A candidate on a node without a voter replaces a voter that shares its node.
     `may_remove_surplus`: whether a live voter beyond the target number may be removed; that is one
     that shares its node, or the one added first.

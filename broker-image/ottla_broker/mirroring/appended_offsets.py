@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class AppendedOffsets:
-    """The OffsetPolicy of one source of a topic, of mirrors with `offsets: Appended`.
+    """The OffsetPolicy of a mirror with `offsets: Appended`, for one partition and one source.
     `recorded_position` is the source offset up to which the log has been filled, and `next_offset`
     the next one to fetch.
 

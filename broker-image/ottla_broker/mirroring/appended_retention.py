@@ -34,7 +34,7 @@ class AppendedRetention:
     _partitions: Partitions
     _config: Config
     _now_ms: Callable[[], int]
-    # The last position marker of a producer id: leader epoch and offset.
+    # The last position marker in a partition for a producer id: leader epoch and offset.
     _markers: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
 
     async def run(self) -> None:

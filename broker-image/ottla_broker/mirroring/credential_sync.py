@@ -16,7 +16,7 @@ from kio.schema.describe_user_scram_credentials.v0.response import DescribeUserS
 
 from ottla_broker.metadata.image import CREDENTIALS_RESOURCE
 from ottla_broker.mirroring.mirror_config import matches_name
-from ottla_broker.mirroring.source_cluster import UNKNOWN_RESOURCE_ERRORS, describe_topics
+from ottla_broker.mirroring.source_cluster import UNKNOWN_RESOURCE_ERRORS, describe_resources
 from ottla_broker.security.scram import MECHANISMS, ScramCredential, parse_credential
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import ErrorCode, KafkaError
@@ -78,7 +78,7 @@ async def fetch_credentials(source: Client, patterns: Sequence[str]) -> dict[Cre
         raise _unreadable(listed.error_code, listed.error_message or "")
     names = [it.user for it in listed.results if matches_name(it.user, patterns)]
     found: dict[CredentialKey, ScramCredential] = {}
-    async for result in describe_topics(source, CREDENTIALS_RESOURCE, names, ()):
+    async for result in describe_resources(source, CREDENTIALS_RESOURCE, names, ()):
         if result.error_code is not ErrorCode.none:
             is_unknown = result.error_code in UNKNOWN_RESOURCE_ERRORS
             raise _unreadable(result.error_code, NO_API if is_unknown else result.error_message or "")

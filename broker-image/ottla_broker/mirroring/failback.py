@@ -56,9 +56,9 @@ T = TypeVar("T")
 class FailbackPartition:
     """A partition that this broker leads, in one leader epoch.
 
-    `diverging_records`: number of records from the join offset on while the mirror's config does
-    not allow their truncation. `reason`: what the partition waits for. `needs_operator`: only a
-    change of settings or of the source ends the wait.
+    `diverging_records`: number of offsets from the join offset to the log's end, while the mirror's
+    config does not allow their truncation. `reason`: what the partition waits for.
+    `needs_operator`: only a change of settings or of the source ends the wait.
     """
 
     partition: Partition
@@ -211,7 +211,7 @@ class MirrorFailback:
         if record.end != NO_OFFSET and (own := _failover_point(target)).offset > offset:
             # This partition mirrored the source again after the source had mirrored it.
             return self._check_consent(own)
-        return self._check_consent(point, f"; its own begin at offset {history.failover_offset}")
+        return self._check_consent(point, f" (its own records begin at offset {history.failover_offset})")
 
     def _check_consent(self, point: JoinPoint, about_source: str = "") -> JoinPoint | None:
         """Returns the point. None if records would be truncated without `on.divergence=Truncate`.

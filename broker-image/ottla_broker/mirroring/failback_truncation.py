@@ -1,7 +1,7 @@
 """Truncation of a topic that becomes mirrored, to the offset at which its log diverges from the
 source's.
 
-The metadata store that offset and the leader epoch in which it was reported
+The metadata contain that offset and the leader epoch in which it was reported
 (`MirroredPartitionRecord.joined`, `joined_epoch`). Invariant: no record of that epoch or an older
 one remains at or above that offset. A leader truncates as its first action in an epoch, before a
 follower can fetch, so that no follower's old log end counts. Followers truncate where their log
@@ -30,8 +30,8 @@ MAX_FILE_BYTES: Final = 1 << 30
 
 def is_truncated(log: PartitionLog, joined: int, joined_epoch: int) -> bool:
     """True if no record of `joined_epoch` or an older one is at or above `joined`."""
-    newer = next((start for epoch, start in log.epochs.entries() if epoch > joined_epoch), log.end)
-    return newer <= max(joined, log.start)
+    newer_start = next((start for epoch, start in log.epochs.entries() if epoch > joined_epoch), log.end)
+    return newer_start <= max(joined, log.start)
 
 
 def truncate_if_saved(partition: Partition, joined: int, joined_epoch: int) -> None:

@@ -6,7 +6,7 @@ record.
 
 - Offsets are copied for mirrored topics only, and at most to the high watermark here: a greater
   offset would skip records that are written here after a failover.
-- Offsets only move forward, and only while the group has no members here.
+- A copied offset moves a group only forward, and only while it has no members here.
 """
 
 import asyncio
@@ -199,7 +199,7 @@ async def fetch_committed_offsets(client: Client, group: str) -> dict[TopicParti
 async def commit_offsets(client: Client, group: str, commits: Commits) -> None:
     """Commits for a group without members.
 
-    Raises KafkaError of the first partition that is refused.
+    Raises the KafkaError of the first partition that is refused.
     """
     request = build_offset_commit(group, {partition: (it.offset, it.metadata) for partition, it in commits.items()})
     for topic in (await client.send_to_coordinator(group, request)).topics:

@@ -66,8 +66,8 @@ class MirrorConfig:
     the source's log; with appended offsets, its partitions continue at the divergence.
     `truncates_on_divergence`: records that the source does not have may be truncated when a topic
     becomes mirrored. `appends_records`: mirrored records get offsets of their own here.
-    `topic_prefix` comes before a topic's name. `users`: whose credentials are copied.
-    `credentials_version` is only compared: another one makes brokers reconnect.
+    `topic_prefix` comes before a topic's name. `users`: patterns of the users whose credentials are
+    copied. `credentials_version` is only compared: another one makes brokers reconnect.
     """
 
     name: str

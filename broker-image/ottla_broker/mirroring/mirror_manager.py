@@ -70,7 +70,9 @@ class MirrorManager:
         self._tasks = BackgroundTasks()
 
     def mirrored_partitions(self) -> Iterator[tuple[MirrorConfig, MirroredPartition]]:
-        """Every partition that is being mirrored here. Others may come and go while it is read."""
+        """Every partition that is being mirrored here. Partitions may come and go while the result
+        is read.
+        """
         for fetchers in list(self._fetchers.values()):
             for mirrored in list(fetchers.partitions.values()):
                 yield fetchers.config, mirrored
@@ -83,7 +85,9 @@ class MirrorManager:
         return self._last_known_lag.get((partition, mirror), LastKnownLag())
 
     def failback_partitions(self) -> Iterator[FailbackPartition]:
-        """Every partition that fails back here. Others may come and go while it is read."""
+        """Every partition that fails back here. Partitions may come and go while the result is
+        read.
+        """
         for failback in list(self._failbacks.values()):
             yield from list(failback.partitions.values())
 

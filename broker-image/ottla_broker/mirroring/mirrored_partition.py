@@ -3,7 +3,7 @@ fetch response changes it.
 
 - Batches are appended as they come. An offset policy decides at which offsets (`identical_offsets`,
   `appended_offsets`).
-- A leader epoch of the source is recorded in the metadata before the first record of it is appended
+- A leader epoch of the source is recorded in the metadata before its first record is appended
   (`source_epochs`).
 - Records that replace lost ones at the source are never mixed with the mirrored ones: the partition
   stops as diverged.

@@ -39,7 +39,7 @@ FAILED_OVER: Final = "failed.over"
 ORIGINS: Final = "origins"
 SOURCES: Final = "sources"
 
-MAX_TOPICS_PER_REQUEST: Final = 200
+MAX_RESOURCES_PER_REQUEST: Final = 200
 UNKNOWN_RESOURCE_ERRORS: Final = frozenset({ErrorCode.invalid_request, ErrorCode.unsupported_version})
 
 
@@ -107,7 +107,7 @@ async def fetch_source_metadata(client: Client, names: Iterable[str] | None) -> 
     return SourceMetadata(response.cluster_id or "", brokers, topics, frozenset(missing))
 
 
-async def describe_topics(
+async def describe_resources(
     client: Client, resource_type: int, names: Sequence[str], keys: tuple[str, ...]
 ) -> AsyncGenerator[DescribeConfigsResult, None]:
     """Describes the configs `keys` of the named resources of one type, in requests of bounded size.
@@ -115,10 +115,10 @@ async def describe_topics(
 
     Raises OSError, TimeoutError, KafkaError.
     """
-    for first in range(0, len(names), MAX_TOPICS_PER_REQUEST):
+    for first in range(0, len(names), MAX_RESOURCES_PER_REQUEST):
         resources = tuple(
             DescribeConfigsResource(resource_type=i8(resource_type), resource_name=name, configuration_keys=keys)
-            for name in names[first : first + MAX_TOPICS_PER_REQUEST]
+            for name in names[first : first + MAX_RESOURCES_PER_REQUEST]
         )
         response: DescribeConfigsResponse = await client.send(DescribeConfigsRequest(resources=resources))
         for result in response.results:
@@ -157,7 +157,7 @@ class OriginReader:
         topics = dict(source.topics)
         if self._is_unsupported:
             return source
-        described = describe_topics(self._client, MIRRORED_TOPIC_RESOURCE, names, (ORIGINS, SOURCES))
+        described = describe_resources(self._client, MIRRORED_TOPIC_RESOURCE, names, (ORIGINS, SOURCES))
         async with aclosing(described) as results:
             async for result in results:
                 if result.error_code in UNKNOWN_RESOURCE_ERRORS:
@@ -206,7 +206,7 @@ async def fetch_mirrored_at_source(client: Client, names: Sequence[str]) -> dict
     Raises OSError, TimeoutError, KafkaError.
     """
     found, keys = dict[str, MirroredAtSource](), (MIRROR, SOURCE_ID, FAILED_OVER)
-    async for result in describe_topics(client, MIRRORED_TOPIC_RESOURCE, names, keys):
+    async for result in describe_resources(client, MIRRORED_TOPIC_RESOURCE, names, keys):
         values = {entry.name: entry.value or "" for entry in result.configs}
         if result.error_code is ErrorCode.none and values.keys() >= set(keys):
             with suppress(ValueError):  # an invalid id

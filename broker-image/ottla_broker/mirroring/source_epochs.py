@@ -96,11 +96,11 @@ def find_divergence_offset(original: EpochEntries, original_end: int, mirrored: 
             # in both.
             return min(limit, original[0][1] if original else original_end)
         at = older[-1]
-        ends = original[at + 1][1] if at + 1 < len(original) else original_end
+        original_epoch_end = original[at + 1][1] if at + 1 < len(original) else original_end
         if original[at][0] == epoch:
-            return min(limit, ends)
-        follows = next(first for known, first in mirrored if known > original[at][0])
-        limit = min(limit, ends, follows)
+            return min(limit, original_epoch_end)
+        newer_start = next(first for known, first in mirrored if known > original[at][0])
+        limit = min(limit, original_epoch_end, newer_start)
     return min(limit, original_end)
 
 
@@ -111,8 +111,8 @@ def mirrored_end_offset(epochs: EpochEntries, log_end: int, failover_offset: int
     unknown. The result is `failover_offset`, unless a leader without some of these records was
     elected uncleanly later and wrote others.
     """
-    newer = [first for epoch, first in epochs if epoch > failover_epoch] if failover_epoch >= 0 else []
-    return min(failover_offset, log_end, *newer)
+    newer_starts = [first for epoch, first in epochs if epoch > failover_epoch] if failover_epoch >= 0 else []
+    return min(failover_offset, log_end, *newer_starts)
 
 
 def epochs_below(epochs: EpochEntries, offset: int) -> EpochEntries:

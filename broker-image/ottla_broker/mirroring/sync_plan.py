@@ -5,8 +5,8 @@ sources. The active controller commits them. Pure.
 for mirrors whose records are appended to topics that may have producers and other sources.
 
 Invariant: once its steps are applied, a plan yields no further steps until the source or the
-mirror's settings change. Partitions and configs are changed only of topics that this mirror
-mirrors.
+mirror's settings change. The plan of a mirror changes partitions and configs of its own topics
+only.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -177,8 +177,8 @@ def select_topics(image: MetadataImage, config: MirrorConfig, source: SourceMeta
 
 
 def find_failback_candidates(image: MetadataImage, config: MirrorConfig, topics: Iterable[SourceTopic]) -> list[str]:
-    """Names of the source's topics whose counterpart here is not mirrored, or no longer: such a
-    topic of the source may be a mirror of its counterpart.
+    """Names of the source's topics whose counterpart here exists and is not or no longer mirrored.
+    Such a topic of the source may mirror its counterpart.
     """
     local_topics = [(topic.name, image.topics.get(config.target_topic(topic.name))) for topic in topics]
     return [name for name, topic in local_topics if topic is not None and image.active_mirror(topic.id) is None]
@@ -216,19 +216,19 @@ def plan_identical(
             topic.sources,
         )
         name, local_topic = new.name, image.topics.get(new.name)
-        loop = _loop_reason(topic, cluster_id)
+        loop_reason = _loop_reason(topic, cluster_id)
         if local_topic is None:
-            yield RejectedTopic(name, loop) if loop else CreateMirroredTopic(new)
+            yield RejectedTopic(name, loop_reason) if loop_reason else CreateMirroredTopic(new)
             continue
         mirrored, reverse = image.mirrored_topics.get(local_topic.id), (at_source or {}).get(topic.name)
         is_same_source = mirrored is not None and (mirrored.mirror, mirrored.source_id) == (config.name, topic.id)
         if reverse is not None and reverse.source_id == local_topic.id and image.active_mirror(local_topic.id) is None:
             yield _plan_adoption(image, new, local_topic, reverse)
         elif mirrored is not None and mirrored.failed_over and is_same_source:
-            reason = loop or _failback_rejection(image, config, new, local_topic, mirrored)
+            reason = loop_reason or _failback_rejection(image, config, new, local_topic, mirrored)
             yield RejectedTopic(name, reason) if reason else FailBackTopic(new, local_topic.id)
         elif mirrored is None or mirrored.mirror != config.name or mirrored.failed_over:
-            yield RejectedTopic(name, loop or _foreign_topic_reason(config, mirrored))
+            yield RejectedTopic(name, loop_reason or _foreign_topic_reason(config, mirrored))
         elif not is_same_source and not is_topic_joined(image, local_topic):
             yield RejectedTopic(
                 name, "the source's topic was deleted and created again during the failback: the records here stay"
@@ -246,8 +246,8 @@ def plan_identical(
 
 
 def is_mirrored(image: MetadataImage, config: MirrorConfig, topic: SourceTopic) -> bool:
-    """True if the topic's counterpart here mirrors it, in every partition from the point where
-    their logs join.
+    """True if the topic's counterpart here mirrors it, no partition has stopped, and each that had
+    records of its own has joined the source's log.
     """
     local_topic = image.topics.get(config.target_topic(topic.name))
     mirrored = None if local_topic is None else image.active_mirror(local_topic.id)
@@ -335,7 +335,7 @@ def plan_appended(
     At most one RejectedTopic for each topic.
     """
     for topic in select_topics(image, config, source):
-        loop = _loop_reason(topic, cluster_id)
+        loop_reason = _loop_reason(topic, cluster_id)
         new = NewAppendedSource(
             config.name,
             config.target_topic(topic.name),
@@ -345,15 +345,15 @@ def plan_appended(
             replication_factor,
             {} if topic_configs is None else configs_to_sync(topic_configs.get(topic.name, {})),
             source.origins(topic),
-            loop,
+            loop_reason,
         )
         local_topic = image.topics.get(new.name)
         known = None if local_topic is None else image.appended_sources.get(local_topic.id, {}).get(topic.id)
         if local_topic is None or known is None or known.carried:
-            if not (reason := loop or _new_source_rejection(image, config, local_topic, topic)):
+            if not (reason := loop_reason or _new_source_rejection(image, config, local_topic, topic)):
                 yield AddSource(new)
         elif not (reason := source_conflict(known, config.name)):
-            reason = loop
+            reason = loop_reason
             if plan_source(image, new, local_topic.id, known.producer_id):
                 yield AddSource(new)
             if config.resyncs_on_truncation and stopped_partitions(image, local_topic.id, topic.id):

@@ -29,7 +29,7 @@ from ottla_broker.mirroring.mirror_config import MirrorConfig, mirror_configs
 from ottla_broker.mirroring.source_cluster import (
     OriginReader,
     SourceTopic,
-    describe_topics,
+    describe_resources,
     fetch_mirrored_at_source,
     fetch_source_metadata,
 )
@@ -292,13 +292,13 @@ class MirrorSynchronizer:
         if self._logged.get((mirror.name, topic), "") != reason:
             self._logged[mirror.name, topic] = reason
             if reason:
-                named = topic and topic != USERS
-                logger.warning("mirror %s: %s%s", mirror.name, f"topic {topic!r}: " if named else "", reason)
+                is_about_topic = topic and topic != USERS
+                logger.warning("mirror %s: %s%s", mirror.name, f"topic {topic!r}: " if is_about_topic else "", reason)
 
     async def _read_topic_configs(self, client: Client, names: Sequence[str]) -> TopicConfigs:
         """Settings that are set for topics at the source and valid here."""
         found: dict[str, dict[str, str]] = {}
-        async for result in describe_topics(client, TOPIC_RESOURCE, names, tuple(TOPIC_SETTINGS)):
+        async for result in describe_resources(client, TOPIC_RESOURCE, names, tuple(TOPIC_SETTINGS)):
             raise_for_error(result.error_code, f"settings of topic {result.resource_name!r}: {result.error_message}")
             found[result.resource_name] = self._valid_settings(
                 {

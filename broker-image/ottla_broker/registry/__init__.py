@@ -3,6 +3,6 @@
 Pure: `schema`, `subject_names`, `record_format`, `state`, `registrations`, `deletions`, `modes`,
 `settings`, `compatibility`, `inherited_metadata` and `languages`. The topic is read and written by
 `schemas_topic`, HTTP is served by `rest`. `lazy_registry` listens, and imports the rest when the
-registry is used first. A broker without `schema.registry.listener` imports nothing of it, but for
-the types that its console names.
+registry is used first. A broker without `schema.registry.listener` imports only the types that its
+console names.
 """

@@ -69,7 +69,7 @@ def versions_to_check(level: CompatibilityLevel, versions: Sequence[SchemaVersio
 
 def compatibility_group(config: JsonObject, metadata: JsonObject | None) -> object:
     """The value of the metadata property that a subject's config names as its compatibility group;
-    None without one. Only versions of the same group are compared.
+    None if it names none. Only versions of the same group are compared.
     """
     name = config.get("compatibilityGroup")
     return None if name is None else ((metadata or {}).get("properties") or {}).get(name)

@@ -36,7 +36,7 @@ def with_inherited(state: RegistryState, subject: str, schema: Schema) -> Schema
 
 
 def find_config(state: RegistryState, subject: str) -> JsonObject:
-    """The config of the first of the subject's `setting_scopes` that has one; empty without one."""
+    """The config of the first of the subject's `setting_scopes` that has one; empty if none has."""
     return next((state.configs[scope] for scope in state.setting_scopes(subject) if scope in state.configs), {})
 
 

@@ -31,9 +31,9 @@ class KnownSchemaIds:
         self._catching_up: asyncio.Task[None] | None = None
 
     def is_known(self, subject: str, schema_id: int) -> bool | None:
-        """True if a version of the subject, soft-deleted or not, has the schema. None if this
-        broker does not know yet: the caller asks again after a moment, in which the broker catches
-        up with the leader.
+        """True if a version of the subject, soft-deleted or not, has the schema, False if none has.
+        None if this broker does not know yet: the caller asks again after a moment, in which the
+        broker catches up with the leader.
         """
         versions = self._topic.state.subjects.get(subject, {}).values()
         if any(version.id == schema_id for version in versions):

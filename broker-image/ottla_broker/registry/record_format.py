@@ -1,8 +1,8 @@
 """Records of the topic `_schemas`, in Confluent's format: JSON keys and values.
 
-Another registry can use this topic, and this registry can use the topic of another one. Unknown
-fields of values, other than configs, are dropped when a record is written again. Records of unknown
-types are ignored.
+Another registry can use this topic, and this registry can use the topic of another one. When a
+record is written again, unknown fields of its value are dropped, except for a config. Records of
+unknown types are ignored.
 """
 
 import base64

@@ -28,9 +28,9 @@ MAX_REFERENCED_CHARACTERS: Final = 16 << 20
 @dataclass(frozen=True, slots=True)
 class Registration:
     """What a client asks to register. `schema.text`: as `parse_schema` prints it. `id`: required in
-    IMPORT mode, and refused in others; None: the registry assigns it. `version`: outside of IMPORT
-    mode it must be the next one, or the one that has the schema already; None: the registry assigns
-    it. `normal_form`: as in `RegistryState.find_in_subject`.
+    IMPORT mode; in other modes it must be None, and the registry assigns the id. `version`: outside
+    of IMPORT mode it must be the next one, or the one that has the schema already; None: the
+    registry assigns it. `normal_form`: as in `RegistryState.find_in_subject`.
     """
 
     subject: str
@@ -166,7 +166,7 @@ def resolve_references(state: RegistryState, subject: str, schema: Schema) -> li
     """
     found: dict[str, NamedSchema] = {}
     visited: set[tuple[str, str, int]] = set()
-    characters = 0
+    character_count = 0
     stack: list[tuple[str, Reference, bool]] = [(subject, one, False) for one in reversed(schema.references)]
     while stack:
         of_subject, reference, is_expanded = stack.pop()
@@ -178,8 +178,8 @@ def resolve_references(state: RegistryState, subject: str, schema: Schema) -> li
         if place in visited:
             continue
         visited.add(place)
-        characters += len(version.schema.text)
-        if len(visited) > MAX_REFERENCES or characters > MAX_REFERENCED_CHARACTERS:
+        character_count += len(version.schema.text)
+        if len(visited) > MAX_REFERENCES or character_count > MAX_REFERENCED_CHARACTERS:
             raise errors.invalid_schema(
                 f"it refers to more than {MAX_REFERENCES} schemas or {MAX_REFERENCED_CHARACTERS} characters"
             )

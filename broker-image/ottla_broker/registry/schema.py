@@ -30,7 +30,8 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True, eq=False):
-    """`text`: as the client sent it, or as `SchemaRegistry.parse_schema` has printed it.
+    """`text`: as the client sent it, as `SchemaRegistry.parse_schema` has printed it, or as another
+    registry has written it to the topic.
 
     `metadata` and `rule_set` are stored and returned as JSON; the registry does not run rules."""
 

@@ -251,7 +251,7 @@ class SchemasTopic:
             await self._client.close()
 
     async def _read_next(self) -> None:
-        """Applies the next records, and waits for them; if there is no topic, waits for one. Raises
+        """Waits for the next records and applies them; if there is no topic, waits for it. Raises
         KafkaError, OSError, TimeoutError.
         """
         image, condition = self._broker.image, self._broker.image_condition

@@ -1,4 +1,6 @@
-"""Changes of the compatibility settings of a subject, a context or the whole registry. Pure."""
+"""Changes of the config of a subject, a context or the whole registry: its compatibility level and
+STORED_FIELDS. Pure.
+"""
 
 from typing import Final
 
@@ -54,8 +56,8 @@ def plan_config_removal(state: RegistryState, subject: str | None) -> tuple[Json
 
 def describe_config(state: RegistryState, subject: str | None, *, with_defaults: bool) -> JsonObject:
     """The settings of a subject, a context or the registry (None). `with_defaults`: also the
-    settings that apply where it has none of its own. Otherwise raises RegistryError for a subject
-    that has no settings.
+    settings that apply where it has none of its own, which the registry's always include. Without
+    it, raises RegistryError for a subject or context that has no settings.
     """
     if subject is not None and not with_defaults:
         own = state.configs.get(subject)

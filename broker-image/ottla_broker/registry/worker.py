@@ -28,7 +28,7 @@ from ottla_broker.registry.worker_messages import (
 
 MAX_MEMORY_BYTES: Final = 256 << 20
 """Limit of the worker's data segment. A schema of 1 MB needs some 50 MB; a broker's container often
-has a few hundred."""
+has a few hundred MB."""
 NICENESS: Final = 5
 """So that the broker's own work comes first where cores are short."""
 MAX_RECURSION: Final = 4000

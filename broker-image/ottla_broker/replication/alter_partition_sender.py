@@ -64,7 +64,7 @@ class AlterPartitionSender:
 
     def __post_init__(self) -> None:
         self._waiting: dict[Partition, None] = {}
-        self._sent_before: dict[IsrChange, None] = {}  # without a response that says what became of them
+        self._sent_before: dict[IsrChange, None] = {}  # perhaps; no response has decided them
         self._sending: asyncio.Task[None] | None = None
 
     def send(self, partition: Partition) -> None:

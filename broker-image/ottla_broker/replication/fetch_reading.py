@@ -83,8 +83,9 @@ class ReplicaReader:
     _throttle: Throttle
 
     def before_read(self) -> None:
-        """Records all new positions. They may commit records whose producers append more in the
-        same turn of the loop, to a partition that would have been read already.
+        """Records all new positions before any partition is read. A position may commit records,
+        and their producers may append more in the same turn of the loop, which the reads then
+        return.
         """
         for cached in tuple(self._session.changed):
             if cached.position_recorded:
@@ -206,8 +207,8 @@ def read_committed_records(
     if not log.start <= offset <= watermark:
         _check_range(partition, offset)
     stable = log.last_stable_offset
-    committed_only = isolation == READ_COMMITTED
-    end = stable if committed_only else watermark
+    is_read_committed = isolation == READ_COMMITTED
+    end = stable if is_read_committed else watermark
     if is_watermark_known:
         data = FetchResponsePartition(request.topic, request.partition, ErrorCode.none, watermark, stable, log.start)
     elif offset < watermark:
@@ -218,10 +219,10 @@ def read_committed_records(
     if offset < end:
         if max_bytes > 0 or first:
             data.records = log.read(offset, max_bytes, up_to=end, at_least_one=first)
-            if committed_only:
+            if is_read_committed:
                 data.aborted = [(one.producer_id, one.first_offset) for one in log.aborted_transactions(offset, end)]
         cached.has_more = not data.records
-    if committed_only and data.aborted is None:
+    if is_read_committed and data.aborted is None:
         data.aborted = ()
     return data
 

@@ -1,4 +1,5 @@
-"""The last response with records of one partition, for the next consumer that asks for the same."""
+"""The last cacheable response to a fetch of one partition, for the next consumer that sends the
+same fetch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

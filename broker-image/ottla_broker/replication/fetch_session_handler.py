@@ -111,8 +111,8 @@ class FetchSessionHandler(Generic[P]):
             self._changed[partition] = None
 
     def fetch_now(self, partition: P) -> None:
-        """Names the partition in a request that is sent although another one waits at the
-        broker.
+        """Names the partition in the next request. With `pipelined`, that one may be sent although
+        another waits at the broker.
         """
         if partition in self:
             partition.retry_at_s = 0.0
@@ -172,8 +172,8 @@ class FetchSessionHandler(Generic[P]):
         session_id, epoch = self._next
         if session_id:
             self._next = session_id, epoch % _MAX_INT32 + 1
-        # The broker removes what is forgotten last: a partition that is back already must not be
-        # among it.
+        # The broker adds the named partitions before it removes the forgotten ones: a partition
+        # that has left and joined again must not be among the latter.
         forgotten = [(topic, index) for topic, index in self._forgotten if not self._is_in_session(topic, index)]
         self._forgotten.clear()
         self._in_flight.append(self._request_count)
@@ -206,7 +206,7 @@ class FetchSessionHandler(Generic[P]):
         """
         number = self._in_flight.popleft()
         if response.error in SESSION_LOST_ERRORS:
-            if not self._in_flight:  # or the other response says the same
+            if not self._in_flight:  # otherwise the response that is still to come says the same
                 self._begin()
             return []
         found = []

@@ -1,14 +1,15 @@
 """Incremental fetch sessions (KIP-227), of consumers and of followers: requests name only what
 changed, responses hold only what is new.
 
-A request's (session id, epoch): (0, −1) no session; (0 or id, 0) a new one in place of the named;
-(id, n) the next of that session; (id, −1) the last. An unknown id or an unexpected epoch is an
-error, and the fetcher starts a new session. A consumer's session ends with the request that leaves
-no partition in it.
+A request's (session id, epoch): (0, −1) no session; (0, 0) a new session; (id, 0) a new session in
+place of that one; (id, n) the next request of that session; (id, −1) its last request. An unknown
+id or an unexpected epoch is an error, and the fetcher starts a new session. A consumer's session
+ends with the request that leaves no partition in it.
 
-Consumers' sessions have a fixed number of slots. A new one takes the place of the least recently
-used, if that was idle for two minutes or is smaller; else the request is served without a session.
-A follower has at most four, because one that has lost its connection no longer names its session.
+Consumers' sessions have a fixed number of slots. A new session takes the place of the least
+recently used one, if that was idle for two minutes or is smaller; else the request is served
+without a session. A follower has at most four sessions. It begins a new one for each connection and
+does not end the old one.
 
 The work for a session grows with the partitions that change in it, not with those that it holds.
 Invariant: each of its partitions is in `changed`, to be read by the next fetch, or its callbacks
@@ -147,8 +148,8 @@ class CachedPartition:
 class FetchSession:
     """`changed`: the partitions to read next, in this order. `wake`: wakes the fetch that waits.
     `sends_high_watermark_at_once`: true for a follower that consumers read from (KIP-392).
-    `read_by`: the reader of `read_as`, None before the first. A fetch without a session has one of
-    its own, with id 0."""
+    `read_by`: the reader of the last `read_as`, None before the first. For a fetch without a
+    session there is a FetchSession with id 0."""
 
     id: int
     request: InitVar[FetchRequest]
@@ -189,9 +190,9 @@ class FetchSession:
                 gone.unwatch()
 
     def read_as(self, reader: object) -> None:
-        """Marks all partitions to be read again if `reader`, the client and the version of the
-        access rules, is another one than before: a partition without new records, too, gets an
-        error if it may no longer be read."""
+        """`reader`: the client and the version of the access rules. If it is not that of the last
+        fetch, all partitions are read again, so that a partition without new records also gets an
+        error if the client may no longer read it."""
         if self.read_by != reader:
             if self.read_by is not None:
                 for cached in self.partitions.values():
@@ -243,12 +244,13 @@ class FetchSessionCache:
     _replicas: OrderedDict[int, FetchSession] = field(default_factory=OrderedDict)
 
     def __len__(self) -> int:
+        """The number of consumers' sessions."""
         return len(self._consumers)
 
     def session_for(self, request: FetchRequest, *, by_ids: bool) -> tuple[FetchSession, bool]:
         """The session that a request belongs to, with the request's changes, and whether the
-        response is incremental. `by_ids`: topics are named by id in the request's version, which a
-        session keeps to. Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+        response is incremental. `by_ids`: the request's version names topics by id; all requests of
+        a session do the same. Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
         FETCH_SESSION_TOPIC_ID_ERROR."""
         if request.session_epoch == FINAL_EPOCH:
             self._end(request)

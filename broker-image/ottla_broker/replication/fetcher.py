@@ -109,7 +109,9 @@ class Fetcher(Generic[P]):
             self.disconnect(ConnectionAbortedError("no partition is fetched from this broker any longer"))
 
     def reconnect_now(self) -> None:
-        """Reconnects without a pause, because the broker may be back."""
+        """Ends the pause before the next attempt to connect, because the broker may be back.
+        Without effect on an open connection.
+        """
         self._reconnect.set()
 
     async def close(self) -> None:

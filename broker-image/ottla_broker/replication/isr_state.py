@@ -72,8 +72,8 @@ class IsrState:
         if one had to wait for the decision, else those that have reached `log_end`. The others
         fetch again anyway.
         """
-        all_followers, self._has_deferred_followers = self._has_deferred_followers, False
-        return [follower for follower in out_of_sync if all_followers or follower.log_end >= log_end]
+        takes_all, self._has_deferred_followers = self._has_deferred_followers, False
+        return [follower for follower in out_of_sync if takes_all or follower.log_end >= log_end]
 
     @property
     def has_deferred_followers(self) -> bool:

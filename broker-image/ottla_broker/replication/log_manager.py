@@ -34,7 +34,8 @@ DYNAMIC_SETTINGS = (
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
     PRODUCER_ID_EXPIRATION_MS,
 )
-"""Settings that are applied again when they change. (`log.cleaner.enable` is read-only.)"""
+"""All settings of `_configure`, which is called again when one changes. `log.cleaner.enable` never
+does, because it is read-only."""
 
 
 class LogManager:

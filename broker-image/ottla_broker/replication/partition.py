@@ -35,9 +35,9 @@ class Partition:
     the leader's pending ISR change to the controller. `misdirected_batches`: the rejected batches
     that clients sent while another broker led.
 
-    Waiters are called when leadership has changed, and: `read_waiters` when readable records may
-    have come, `log_end_waiters` when the log has grown, `low_watermark_waiters` when the low
-    watermark may have risen."""
+    All waiters are called when leadership, the registration or the log start may have changed.
+    `read_waiters` are also called when readable records may have come, `log_end_waiters` when the
+    log has grown, and `low_watermark_waiters` when the low watermark may have risen."""
 
     topic: str
     topic_id: UUID
@@ -184,8 +184,9 @@ class Partition:
             self.role.close()
 
     def on_newer_leader(self, change: IsrChange) -> None:
-        """Called when the controller knows a newer leader. Nothing more is served until the
-        metadata name it (rule 1)."""
+        """Called when the controller knows a newer leader, or no longer has the partition. Nothing
+        more is served until the metadata say so (rule 1). Without effect if `change` is not
+        pending any more."""
         if self.pending_isr_change is change:
             self.leader.superseded = True
             self.is_leader = False
@@ -296,8 +297,9 @@ class Partition:
             self._begin_sync()
 
     def truncate_as_leader(self, offset: int) -> None:
-        """Truncates a log that no follower has fetched from in this leader epoch, as the metadata
-        demand. Followers find where their logs diverge. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Truncates the log as the metadata demand, before a follower has fetched from it in this
+        leader epoch. Followers find where their logs diverge. Raises KafkaError:
+        KAFKA_STORAGE_ERROR."""
         leader = self.leader
         self.log.truncate_to(offset)
         self.log.epochs.assign(leader.epoch, self.log.end)
@@ -355,8 +357,8 @@ class Partition:
         return self.log.last_stable_offset if isolation == READ_COMMITTED else self.log.high_watermark
 
     def notify_log_start_change(self) -> None:
-        """Completes waiting fetches, so that fetchers of an idle partition learn of the new log
-        start."""
+        """Completes waiting fetches if the log start has changed, so that fetchers of an idle
+        partition learn of it."""
         if self.log.start != self._notified_log_start:
             self._notified_log_start = self.log.start
             self._notify_all()

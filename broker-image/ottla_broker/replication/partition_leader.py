@@ -62,9 +62,10 @@ class PartitionLeader:
     @property
     def effective_min_isr(self) -> int:
         """Number of in-sync replicas that acks=all and an advance of the high watermark require:
-        min.insync.replicas. While the controller could elect replicas outside of the ISR (eligible
-        or last known ones), it is larger than the ISR, because such replicas have all committed
-        records only if the high watermark does not advance.
+        min.insync.replicas, at most the number of replicas without those that a reassignment adds.
+        While the controller could elect replicas outside of the ISR (eligible or last known ones),
+        it is larger than the ISR, because such replicas have all committed records only if the high
+        watermark does not advance.
         """
         registration = self.registration
         least = effective_min_isr(registration, self._log.config.min_insync_replicas)

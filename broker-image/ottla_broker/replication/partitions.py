@@ -12,7 +12,7 @@ ANY_EPOCH = -1
 
 
 class Partitions:
-    """`removed_count`: since the broker started."""
+    """`removed_count`: how many partitions were removed since the broker started."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.removed_count = 0
@@ -37,7 +37,7 @@ class Partitions:
 
     def leader(self, topic: str, partition: int, epoch: int = ANY_EPOCH, topic_id: UUID | None = None) -> Partition:
         """The partition if this broker leads it in `epoch`. Raises KafkaError like `replica`, and
-        NOT_LEADER_OR_FOLLOWER also when another broker leads, or none."""
+        NOT_LEADER_OR_FOLLOWER also when this broker has a replica and does not lead."""
         found = self.replica(topic, partition, epoch, topic_id)
         if not found.is_leader:
             raise KafkaError(

@@ -79,8 +79,8 @@ class FollowedPartition:
 
 @dataclass(eq=False, repr=False)
 class ReplicaFetchers:
-    """`own_epoch`: epoch of this broker's registration; −1 without one, and then nothing is
-    fetched.
+    """`own_epoch`: epoch of this broker's registration; −1 while it is not registered, when nothing
+    is fetched.
     """
 
     broker_id: int
@@ -224,7 +224,7 @@ class ReplicaFetcher:
         pass
 
     def on_disconnect(self, reason: Exception) -> None:
-        if self._fetchers.own_epoch() >= 0:  # or this broker is still starting
+        if self._fetchers.own_epoch() >= 0:  # otherwise this broker is still starting
             logger.info("fetching from broker %d failed, retrying: %s", self._leader, reason)
 
     def process(self, followed: FollowedPartition, data: FetchResponsePartition) -> None:

@@ -249,8 +249,10 @@ class ReplicaManager:
         (`mirroring.appended_retention`), and followers follow its log start."""
         known = self._image.topics.get(topic)
         overrides = self._image.topic_config(topic)
-        follows = known is not None and (self._image.active_mirror(known.id) or retained_sources(self._image, known.id))
-        return self._config.log_config({**overrides, **NO_RETENTION} if follows else overrides)
+        skips_retention = known is not None and (
+            self._image.active_mirror(known.id) or retained_sources(self._image, known.id)
+        )
+        return self._config.log_config({**overrides, **NO_RETENTION} if skips_retention else overrides)
 
     def _delete_topic(self, topic: TopicImage) -> None:
         for partition in topic.partitions:

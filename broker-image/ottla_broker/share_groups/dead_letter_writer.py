@@ -65,7 +65,7 @@ class DeadLetterWriter:
 
     async def write(self, group_id: str, source: Partition, letters: DeadLetters) -> None:
         """Returns when the dead letters are replicated, are given up, or have no topic any more."""
-        where = f"group {group_id}: dead letters of {source!r}, offsets {letters.first} to {letters.last}"
+        what = f"group {group_id}: dead letters of {source!r}, offsets {letters.first} to {letters.last}"
         pause_s = FIRST_PAUSE_S
         for attempt in range(ATTEMPTS):
             config = self.config_of(group_id)
@@ -77,9 +77,9 @@ class DeadLetterWriter:
             except (KafkaError, OSError) as reason:
                 is_hopeless = isinstance(reason, KafkaError) and reason.code is ErrorCode.policy_violation
                 if is_hopeless or attempt + 1 == ATTEMPTS:
-                    logger.warning("%s are given up: %s", where, reason)
+                    logger.warning("%s are given up: %s", what, reason)
                     return
-                logger.info("%s are written again in %.0f s: %s", where, pause_s, reason)
+                logger.info("%s are written again in %.0f s: %s", what, pause_s, reason)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
 

@@ -30,7 +30,9 @@ larger."""
 
 
 class DeadLetterReason(StrEnum):
-    """The texts of MESSAGE_HEADER. `unknown`: no header, because the leader has changed since."""
+    """The texts of MESSAGE_HEADER. `unknown`: no header. The leader has changed, and the reason is
+    not part of the stored state.
+    """
 
     rejected = "The record was rejected by a member of the share group."
     delivery_limit = "The record was delivered as often as the share group allows."
@@ -109,11 +111,11 @@ def split_by_size(records: Iterable[Record], max_bytes: int) -> Iterator[list[Re
     batch: list[Record] = []
     size = 0
     for record in records:
-        added = LETTER_BYTES + estimate_size(record)
-        if batch and size + added > max_bytes:
+        record_size = LETTER_BYTES + estimate_size(record)
+        if batch and size + record_size > max_bytes:
             yield batch
             batch, size = [], 0
         batch.append(record)
-        size += added
+        size += record_size
     if batch:
         yield batch

@@ -92,7 +92,7 @@ class RemoteShareCoordinator:
         )
 
     async def _send(self, request: Any) -> Any:
-        """The response's only partition."""
+        """Sends the request and returns the response's only partition."""
         try:
             response = await self._send_request(self._broker, request)
         except (OSError, MalformedMessage) as error:

@@ -70,13 +70,13 @@ class ShareDeliveryConfig:
             return min(max(own.parse(text), config(low)), config(high))
 
         renews = group_configs.get(SHARE_RENEW_ACKNOWLEDGE_ENABLE.name)
-        committed_only = group_configs.get(SHARE_ISOLATION_LEVEL.name) == "read_committed"
+        is_read_committed = group_configs.get(SHARE_ISOLATION_LEVEL.name) == "read_committed"
         return cls(
             bounded(SHARE_RECORD_LOCK_DURATION_MS, GROUP_SHARE_RECORD_LOCK_DURATION_MS),
             bounded(SHARE_DELIVERY_COUNT_LIMIT, GROUP_SHARE_DELIVERY_COUNT_LIMIT),
             bounded(SHARE_PARTITION_MAX_RECORD_LOCKS, GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS),
             config(GROUP_SHARE_MAX_SHARE_SESSIONS),
             group_configs.get(SHARE_AUTO_OFFSET_RESET.name, SHARE_AUTO_OFFSET_RESET.default),
-            READ_COMMITTED if committed_only else READ_UNCOMMITTED,
+            READ_COMMITTED if is_read_committed else READ_UNCOMMITTED,
             renews is None or SHARE_RENEW_ACKNOWLEDGE_ENABLE.parse(renews),
         )

@@ -335,12 +335,12 @@ class SharePartition:
             return None
         write = next(self._writes)
         for one, state in changes:
-            is_over = state is DeliveryState.available and one.delivery_count >= self.max_deliveries
+            is_at_limit = state is DeliveryState.available and one.delivery_count >= self.max_deliveries
             one.write, one.next_state = write, state
-            if is_over:
+            if is_at_limit:
                 one.next_state = DeliveryState.archiving if self.has_dead_letters else DeliveryState.archived
             if one.next_state is DeliveryState.archiving:
-                one.reason = DeadLetterReason.delivery_limit if is_over else DeadLetterReason.rejected
+                one.reason = DeadLetterReason.delivery_limit if is_at_limit else DeadLetterReason.rejected
         batches = tuple(StateBatch(one.first, one.last, one.next_state, one.delivery_count) for one, _ in changes)
         final_sizes = [one.last - one.first + 1 for one in self._ranges if state_after(one, write) in FINAL_STATES]
         start_offset = self._start_after(write)

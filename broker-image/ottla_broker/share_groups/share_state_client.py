@@ -78,8 +78,8 @@ class ShareStateClient:
         return await self._send_to_coordinator(key, lambda states: states.find(key))
 
     async def initialize_state(self, group_id: str, at: StatePartition, state_epoch: int, start_offset: int) -> None:
-        """Creates the state of a share-partition. Replaces that of an earlier state epoch, and with
-        a `start_offset` also that of the same. Raises FENCED_STATE_EPOCH."""
+        """Creates the state of a share-partition. Replaces one of an earlier state epoch, and with
+        a `start_offset` also one of the same epoch. Raises FENCED_STATE_EPOCH."""
         key = SharePartitionKey(group_id, *at)
         await self._send_to_coordinator(key, lambda states: states.initialize(key, state_epoch, start_offset))
 

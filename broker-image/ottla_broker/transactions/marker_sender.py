@@ -72,9 +72,12 @@ class MarkerSender:
                 return
             attempts += 1
             if not attempts % LOG_AFTER_ATTEMPTS:
-                at = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(remaining)[:5])
+                examples = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(remaining)[:5])
                 logger.warning(
-                    "producer %d waits for markers in %d partitions, such as %s", marker.producer_id, len(remaining), at
+                    "producer %d waits for markers in %d partitions, such as %s",
+                    marker.producer_id,
+                    len(remaining),
+                    examples,
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, MAX_PAUSE_S)
@@ -131,7 +134,9 @@ class MarkerSender:
             self._sending.discard(leader)
 
     async def _request(self, leader: int, batch: list[PendingMarker]) -> dict[int, dict[TxnPartition, ErrorCode]]:
-        """Error codes by producer id; empty when the broker does not respond."""
+        """Sends the markers. Returns error codes by producer id; empty when the broker does not
+        respond.
+        """
         try:
             response = await self._send_request(leader, _build_request(batch))
         except (OSError, KafkaError, MalformedMessage) as reason:

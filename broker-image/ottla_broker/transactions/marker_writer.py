@@ -46,7 +46,7 @@ class MarkerWriter:
     _groups: GroupCoordinator
 
     async def write_marker(self, at: TxnPartition, marker: TransactionMarker) -> ErrorCode:
-        """Returns `none` when the marker is replicated, or why it cannot be written."""
+        """Returns `none` when the marker is replicated, or the error that prevents it."""
         try:
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await self._write(at, marker)

@@ -159,7 +159,7 @@ class TransactionCoordinator:
     ) -> None:
         """Returns when the partitions are in the transaction. Waits up to END_WAIT_S for the end of
         the previous transaction, and only then raises CONCURRENT_TRANSACTIONS. Kafka raises it at
-        once: its clients try again after 20 ms, but the end takes only one or two."""
+        once: its clients try again after 20 ms, but the end takes only one or two ms."""
 
         def decide(current: TransactionMetadata | None) -> TransactionMetadata:
             now_ms = self._runtime.now_ms()

@@ -47,7 +47,8 @@ class TransactionVerifier:
     async def verify(
         self, transaction: TransactionOfProducer, partitions: Sequence[TxnPartition]
     ) -> dict[TxnPartition, ErrorCode]:
-        """The result for each partition: `none` if it is in the transaction."""
+        """Adds the partitions if `transaction.adds_partitions`. Returns the result for each of
+        them: `none` if it is in the transaction."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._concurrent_wait_ms() / 1000
         while True:

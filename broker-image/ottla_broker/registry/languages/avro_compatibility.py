@@ -22,7 +22,7 @@ PROMOTIONS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Reader's type → writer's types that are promoted to it."""
 MAX_REPORTED: Final = 100
-"""Incompatibilities of one pair of types."""
+"""The largest number of incompatibilities that are reported for one pair of types."""
 
 
 @dataclass(eq=False, slots=True)

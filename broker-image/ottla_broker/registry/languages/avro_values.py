@@ -62,7 +62,7 @@ class AvroValues:
         if isinstance(schema, str) and schema in self._named:
             schema = self._named[schema]
         kind = schema["type"] if isinstance(schema, dict) else schema
-        if isinstance(schema, dict) and schema.get("logicalType") in TEXT_FORMS and not is_number_of(kind, value):
+        if isinstance(schema, dict) and schema.get("logicalType") in TEXT_FORMS and not is_integer_of(kind, value):
             return convert_logical(schema, value, path)
         match kind:
             case "record" | "error":
@@ -176,7 +176,7 @@ def convert_primitive(kind: str, value: Any, path: str) -> Any:
             return expect(value, bool, "true or false", path)
         case "int" | "long":
             bits = INTEGER_BITS[kind]
-            if not is_number_of(kind, value) or not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+            if not is_integer_of(kind, value) or not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
                 raise ValueMismatch.at(path, f"an integer of {bits} bits", value)
             return value
         case "float" | "double":
@@ -189,7 +189,7 @@ def convert_primitive(kind: str, value: Any, path: str) -> Any:
             return parse_base64(value, path)
 
 
-def is_number_of(kind: str, value: Any) -> bool:
+def is_integer_of(kind: str, value: Any) -> bool:
     """True if the value is an integer and the type is one of integers."""
     return kind in INTEGER_BITS and isinstance(value, int) and not isinstance(value, bool)
 

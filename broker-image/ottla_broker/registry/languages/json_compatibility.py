@@ -1,9 +1,10 @@
 """Compatibility of JSON Schemas: a reader's schema must accept every value that a writer's accepts.
 
 Each keyword of the reader has to be met by the writer's. What cannot be decided by comparing
-keywords, such as a changed `not` or `pattern`, counts as incompatible. A property that the reader
-declares and an open writer does not may hold anything there, so adding it is incompatible unless
-the writer is closed (`additionalProperties: false`), as in Confluent's registry.
+keywords, such as a changed `not` or `pattern`, counts as incompatible. If the reader declares a
+property that an open writer does not declare, the writer's property may have any value. So adding a
+property is incompatible unless the writer is closed (`additionalProperties: false`), as in
+Confluent's registry.
 """
 
 import json
@@ -30,7 +31,7 @@ from ottla_broker.registry.languages.json_schema import ASSERTIONS, JsonDocument
 
 MAX_REPORTED: Final = 100
 MAX_MERGED: Final = 64
-"""Subschemas of one allOf that are merged."""
+"""The largest number of subschemas of one allOf that are merged; the others are left out."""
 
 Containment: Final = jsonschema_rs.canonical.Containment
 

@@ -41,8 +41,8 @@ def has_combination(schema: dict[str, Any]) -> bool:
     return "anyOf" in schema or "oneOf" in schema or "allOf" in schema
 
 
-def accepts_type(reader: list[str], one: str) -> bool:
-    return one in reader or (one == "integer" and "number" in reader)
+def accepts_type(types: list[str], one: str) -> bool:
+    return one in types or (one == "integer" and "number" in types)
 
 
 def type_name(value: object) -> str:
@@ -137,15 +137,15 @@ def compare_numbers(reader: dict[str, Any], writer: dict[str, Any], path: str) -
 
 
 def lower_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
-    """The minimum, and True if it is exclusive: of two bounds the greater is stricter. None without
-    one.
+    """The minimum, and True if it is exclusive: of two bounds the greater is stricter. None if
+    there is no minimum.
     """
     return bound(schema, "minimum", "exclusiveMinimum", lambda value: value)
 
 
 def upper_bound(schema: dict[str, Any]) -> tuple[float, bool] | None:
     """The maximum as its negative, so that of two bounds the greater is stricter, and True if it is
-    exclusive. None without one.
+    exclusive. None if there is no maximum.
     """
     return bound(schema, "maximum", "exclusiveMaximum", lambda value: -value)
 

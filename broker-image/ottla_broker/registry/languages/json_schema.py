@@ -93,7 +93,7 @@ class JsonDocument:
         self.address = urljoin(BASE, str(own))
 
     def registry(self) -> Any:
-        """The referenced schemas as jsonschema-rs takes them; None without any."""
+        """The referenced schemas as jsonschema-rs takes them; None if there are none."""
         resources = [(address, root) for address, root in self._references.items() if isinstance(root, dict)]
         return jsonschema_rs.Registry(resources, retriever=refuse_to_fetch) if resources else None
 

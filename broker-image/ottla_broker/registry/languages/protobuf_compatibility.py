@@ -1,9 +1,9 @@
 """Compatibility of Protobuf schemas: a reader's schema must read what a writer's has written.
 
 The rules are those of Confluent's registry: fields with the same number must have types that read
-each other's values. Fields that are not required may be added, removed and renamed. None may be
-removed from a oneof that remains or moved into an existing one, and only one may be moved into a
-new one. Messages may be added but not removed, and the package must stay.
+each other's values. Fields that are not required may be added, removed and renamed. No field may be
+removed from a oneof that remains or moved into an existing oneof, and at most one field may be
+moved into a new oneof. Messages may be added but not removed, and the package must stay.
 """
 
 from typing import Any, Final
@@ -170,10 +170,10 @@ class _Comparison:
             if _is_synthetic(one_of):
                 continue
             moved = [field for field in one_of.fields if _is_outside(writer.fields_by_number.get(field.number))]
-            existing = one_of.name in writer.oneofs_by_name
-            if (existing and moved) or len(moved) > 1:
+            is_existing = one_of.name in writer.oneofs_by_name
+            if (is_existing and moved) or len(moved) > 1:
                 self.report(
-                    "FIELD_MOVED_TO_EXISTING_ONEOF" if existing else "MULTIPLE_FIELDS_MOVED_TO_ONEOF",
+                    "FIELD_MOVED_TO_EXISTING_ONEOF" if is_existing else "MULTIPLE_FIELDS_MOVED_TO_ONEOF",
                     f"Fields {[field.name for field in moved]} of the old schema are in oneof '{one_of.name}' of "
                     "the new schema",
                     f"{path}/{one_of.name}",

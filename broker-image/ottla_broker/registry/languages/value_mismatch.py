@@ -17,7 +17,7 @@ class ValueMismatch(Exception):
         """
         where = f"field {path}: " if path else ""
         shown = "" if value is _NOTHING else f", not {shorten(value)}"
-        # JSON may have unpaired surrogates, which no message can.
+        # JSON may have unpaired surrogates, which no message can have.
         return cls(f"{where}expected {expected}{shown}".encode(errors="replace").decode())
 
 

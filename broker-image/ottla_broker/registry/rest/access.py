@@ -68,7 +68,7 @@ class RegistryAccess:
         return await self._passwords.is_right(sasl, name, password)
 
     def _certificate_principal(self, request: web.Request) -> Principal:
-        """The principal of the client's certificate; ANONYMOUS without one. Raises RegistryError
+        """The principal of the client's certificate; ANONYMOUS if it has none. Raises RegistryError
         401.
         """
         tls: Any = None if request.transport is None else request.transport.get_extra_info("ssl_object")
