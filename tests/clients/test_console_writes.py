@@ -163,7 +163,7 @@ def test_refused_forms_say_why_and_keep_what_was_entered(tab: Page, console: Bro
         assert status == 403 or f">{fields['value']}</textarea>" in answer.text
     foreign = requests.post(url, data={"token": token, **form}, headers={"Origin": "http://other.example"}, timeout=30)
     assert foreign.status_code == 403
-    assert audit_lines(console, "Produce") == [] or all("orders" not in it for it in audit_lines(console, "Produce"))
+    assert all("orders" not in it for it in audit_lines(console, "Produce"))
 
 
 def test_offsets_changed_since_the_dry_run_and_offsets_of_a_group_with_members_are_not_reset(

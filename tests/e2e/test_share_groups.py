@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
 from tests.clients import librdkafka as rd
 from tests.clients.share_member import ACCEPT, RELEASE, DeliveredRecord, ShareMember
 from tests.clusters import ProcessCluster, run_cluster
@@ -52,7 +51,7 @@ async def work(member: ShareMember, history: History, draws: random.Random) -> N
                 member.epoch = 0
             for node in sorted({leader for leader in member.leaders.values() if leader > 0}):
                 await work_at(member, node, history, draws)
-        except (OSError, KafkaError, MalformedMessage, TimeoutError):
+        except (OSError, KafkaError, TimeoutError):
             member.session_epochs.clear()
             await asyncio.sleep(0.1)
 

@@ -22,8 +22,7 @@ class BrokerConnections:
 
     async def send(self, broker: int, request: Any) -> Any:
         """The response of another broker, in the request's version. Raises OSError when it is not
-        reachable or does not respond in time; KafkaError UNSUPPORTED_VERSION; MalformedMessage for
-        a response that cannot be parsed.
+        reachable or does not respond in time; KafkaError UNSUPPORTED_VERSION.
         """
         registered = self._image.brokers.get(broker)
         endpoint = None if registered is None else registered.endpoints.get(self._listener)

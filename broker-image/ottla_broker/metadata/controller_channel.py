@@ -19,7 +19,6 @@ from ottla_broker.security.principal import Principal
 from ottla_broker.wire.channel import Channel
 from ottla_broker.wire.channel_builder import UNSECURED_CHANNELS, ChannelBuilder
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
 
 # Client software name of forwarding connections: requests on them are not forwarded again.
 FORWARDING_SOFTWARE_NAME: Final = "ottla-broker"
@@ -123,7 +122,7 @@ class ControllerChannel:
                         if reason.code is not ErrorCode.not_controller:
                             raise
                         error = str(reason)
-                    except (OSError, MalformedMessage) as reason:
+                    except OSError as reason:
                         error = str(reason)
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, MAX_RETRY_PAUSE_S)

@@ -49,7 +49,6 @@ from ottla_broker.metadata.voter_history import VOTER_LISTENER
 from ottla_broker.metadata.voter_set import ReplicaKey, Voter
 from ottla_broker.wire.api_keys import ApiKey
 from ottla_broker.wire.channel import Channel
-from ottla_broker.wire.codec import read_response
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.recovery_messages import VERSION as OWN_VERSION
 from ottla_broker.wire.recovery_messages import DescribeMetadataReplicaRequest, DescribeMetadataReplicaResponse
@@ -289,11 +288,11 @@ async def request_cluster_id(channel: Channel) -> str:
 
 async def request_replica(channel: Channel) -> DescribeMetadataReplicaResponse:
     """The metadata replica of a broker, with or without a leader. Raises KafkaError,
-    ConnectionError, MalformedMessage.
+    ConnectionError.
     """
     key, request = int(ApiKey.DESCRIBE_METADATA_REPLICA), DescribeMetadataReplicaRequest()
     frame = await channel.send_in_version(key, OWN_VERSION, request)
-    response: DescribeMetadataReplicaResponse = read_response(bytes(frame), key, OWN_VERSION)
+    response: DescribeMetadataReplicaResponse = channel.read_response(bytes(frame), key, OWN_VERSION)
     if response.error_code is not ErrorCode.none:
         raise KafkaError(response.error_code, response.error_message or "")
     return response

@@ -43,7 +43,6 @@ from ottla_broker.mirroring.source_epochs import (
 from ottla_broker.replication.partition import Partition
 from ottla_broker.wire.client import Client
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +179,7 @@ class MirrorFailback:
         """The result of the work. None also if it failed and must be retried."""
         try:
             return await work
-        except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
+        except (KafkaError, OSError, TimeoutError) as reason:
             target.set_waiting(str(reason) or "no response in time")
             return None
 

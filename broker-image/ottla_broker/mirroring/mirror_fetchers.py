@@ -21,7 +21,6 @@ from ottla_broker.mirroring.source_fetcher import SourceFetcher
 from ottla_broker.replication.partition import Partition
 from ottla_broker.replication.throttle import Throttle
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +142,7 @@ class MirrorFetchers:
                 topics = sorted({mirrored.source_topic for mirrored in self._unassigned})
                 self._assign(await fetch_source_metadata(self._client, topics))
                 self._set_source_error("")
-            except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
+            except (KafkaError, OSError, TimeoutError) as reason:
                 self._set_source_error(str(reason) or type(reason).__name__)
             if not self._unassigned:
                 pause_s = FIRST_RETRY_PAUSE_S

@@ -57,7 +57,6 @@ from ottla_broker.mirroring.sync_plan import (
 from ottla_broker.mirroring.target_errors import TargetClusterError, as_target_errors
 from ottla_broker.wire.client import Client, raise_for_error
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +147,7 @@ class MirrorSynchronizer:
                 except TargetClusterError as reason:
                     self._set_error(mirror, target_error=f"the target cluster: {reason}")
                     pause_s = min(mirror.metadata_max_age_s, RETRY_PAUSE_S)
-                except (KafkaError, OSError, TimeoutError, MalformedMessage) as reason:
+                except (KafkaError, OSError, TimeoutError) as reason:
                     error = f"the source at {mirror.bootstrap_servers}: {reason or 'no response in time'}"
                     self._set_error(mirror, source_error=error)
                     pause_s = min(mirror.metadata_max_age_s, RETRY_PAUSE_S)
@@ -190,7 +189,7 @@ class MirrorSynchronizer:
 
     async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> SyncedTopics:
         """Changes topics, partitions and settings here to the source's, and returns the topics
-        that are copied. Raises KafkaError, OSError, TimeoutError, MalformedMessage and, for errors
+        that are copied. Raises KafkaError, OSError, TimeoutError and, for errors
         of this cluster, TargetClusterError.
         """
         source = await fetch_source_metadata(client, None)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ottla_broker.wire.errors import KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
 
 
 class TargetClusterError(Exception):
@@ -16,5 +15,5 @@ def as_target_errors() -> Iterator[None]:
     """Inside the block, errors of requests are those of this cluster: raises TargetClusterError."""
     try:
         yield
-    except (KafkaError, OSError, TimeoutError, MalformedMessage) as error:
+    except (KafkaError, OSError, TimeoutError) as error:
         raise TargetClusterError(str(error) or "no response in time") from error

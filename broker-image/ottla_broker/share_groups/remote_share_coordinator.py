@@ -25,7 +25,6 @@ from ottla_broker.share_groups.share_state import (
     StateUpdate,
 )
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
 
 
 class RemoteShareCoordinator:
@@ -95,7 +94,7 @@ class RemoteShareCoordinator:
         """Sends the request and returns the response's only partition."""
         try:
             response = await self._send_request(self._broker, request)
-        except (OSError, MalformedMessage) as error:
+        except OSError as error:
             message = f"broker {self._broker}, a share coordinator, has not answered: {error}"
             raise KafkaError(ErrorCode.network_exception, message) from error
         [topic] = response.results

@@ -11,7 +11,6 @@ from ottla_broker.share_groups.share_groups import ShareGroups
 from ottla_broker.share_groups.share_state import NO_START_OFFSET, ShareState
 from ottla_broker.wire.errors import ErrorCode, KafkaError
 from ottla_broker.wire.list_offsets import LATEST_TIMESTAMP, build_list_offsets
-from ottla_broker.wire.message_reader import MalformedMessage
 
 UNKNOWN_LAG: Final = -1
 
@@ -41,7 +40,7 @@ async def _find_end(
         response: Any = await groups.connections.send(
             leader, build_list_offsets([(topic, partition)], LATEST_TIMESTAMP)
         )
-    except (OSError, KafkaError, MalformedMessage):
+    except (OSError, KafkaError):
         return None
     result = response.topics[0].partitions[0]
     return int(result.offset) if result.error_code is ErrorCode.none else None

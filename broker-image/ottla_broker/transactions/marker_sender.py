@@ -18,7 +18,6 @@ from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.transactions.marker_writer import MarkerWriter, TransactionMarker
 from ottla_broker.transactions.transaction_metadata import TransactionMetadata, TxnPartition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +138,7 @@ class MarkerSender:
         """
         try:
             response = await self._send_request(leader, _build_request(batch))
-        except (OSError, KafkaError, MalformedMessage) as reason:
+        except (OSError, KafkaError) as reason:
             logger.info("broker %d has not answered a request to write markers: %s", leader, reason)
             return {}
         return {

@@ -18,7 +18,6 @@ from ottla_broker.metadata.records import NO_LEADER
 from ottla_broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla_broker.transactions.transaction_metadata import ProducerIdAndEpoch, TxnPartition
 from ottla_broker.wire.errors import ErrorCode, KafkaError
-from ottla_broker.wire.message_reader import MalformedMessage
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +118,7 @@ class TransactionVerifier:
         )
         try:
             response: AddPartitionsToTxnResponse = await self._send_request(leader, request)
-        except (OSError, KafkaError, MalformedMessage) as reason:
+        except (OSError, KafkaError) as reason:
             logger.info("broker %d, the transaction coordinator, has not answered: %s", leader, reason)
             return dict.fromkeys(partitions, ErrorCode.network_exception)
         if response.error_code is not ErrorCode.none:

@@ -101,13 +101,13 @@ class Channel(asyncio.BufferedProtocol):
         """Sends a request, a kio class of any version, and returns the response in the same
         version.
 
-        Raises ConnectionError; KafkaError: UNSUPPORTED_VERSION; MalformedMessage for a response
-        that cannot be read.
+        Raises ConnectionError, also for a response that cannot be read; KafkaError:
+        UNSUPPORTED_VERSION.
         """
         version = self.latest_usable_version(request)
         key = int(request.__api_key__)
         frame = await self.send_in_version(key, version, request)
-        return read_response(bytes(frame), key, version, response_class(key, int(request.__version__)))
+        return self.read_response(bytes(frame), key, version, response_class(key, int(request.__version__)))
 
     async def send_in_version(self, key: int, version: int, request: Any) -> bytearray:
         """Sends a request in exactly this version; returns the response's frame without its
@@ -116,6 +116,17 @@ class Channel(asyncio.BufferedProtocol):
         correlation_id = self.next_correlation_id()
         frame = write_request(key, version, correlation_id, self._client_id, request)
         return await self.send_frame(correlation_id, [frame])
+
+    def read_response(self, frame: bytes, key: int, version: int, anchor: type[Any] | None = None) -> Any:
+        """As `codec.read_response`, but a response that cannot be read fails the connection. Raises
+        ConnectionError.
+        """
+        try:
+            return read_response(frame, key, version, anchor)
+        except MalformedMessage as reason:
+            error = ConnectionError(f"malformed response to {ApiKey(key).title}: {reason}")
+            self._fail(error)
+            raise error from reason
 
     async def forward(self, frame: bytes) -> bytearray:
         """Sends a request of another client (a frame without its size) under a correlation id of
@@ -177,7 +188,10 @@ class Channel(asyncio.BufferedProtocol):
         if frame[4:6] == ErrorCode.unsupported_version.to_bytes(2):
             version = 0
             frame = bytes(await self.send_in_version(ApiKey.API_VERSIONS, 0, request_class(ApiKey.API_VERSIONS, 0)()))
-        error, versions = _read_api_versions(frame[4:], version)
+        try:
+            error, versions = _read_api_versions(frame[4:], version)
+        except MalformedMessage as reason:
+            raise ConnectionError(f"malformed response to ApiVersions: {reason}") from reason
         if error is not ErrorCode.none:
             raise KafkaError(error, f"ApiVersions failed: {error.name}")
         self.versions = versions.copy()
@@ -200,8 +214,8 @@ async def open_channel(
 ) -> Channel:
     """Connects, loads the broker's API versions, and authenticates if `security` says so.
 
-    `software` is the client software name (KIP-511). Raises OSError, ConnectionError; KafkaError if
-    ApiVersions or authentication fails; MalformedMessage for a response that cannot be read.
+    `software` is the client software name (KIP-511). Raises OSError; KafkaError if ApiVersions or
+    authentication fails.
     """
     channel = await open_connection(lambda: Channel(client_id), host, port, security)
     try:

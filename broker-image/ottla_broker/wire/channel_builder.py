@@ -30,7 +30,7 @@ class ChannelBuilder:
 
     async def open_channel(self, host: str, port: int, client_id: str, *, software: str = "ottla") -> Channel:
         """Connects and logs in. Raises OSError, also when the login fails: the other broker may
-        accept it later. Raises MalformedMessage for a response that cannot be read.
+        accept it later.
         """
         try:
             return await open_channel(host, port, client_id, software=software, security=self.security)

@@ -146,9 +146,9 @@ class Client:
         """Sends a request, a kio class of any version, to a broker by its id or to any; returns the
         response in that version.
 
-        Raises OSError (NoBrokersAvailable if it may go to any broker), TimeoutError,
-        MalformedMessage; KafkaError: UNSUPPORTED_VERSION, BROKER_NOT_AVAILABLE for an unknown id,
-        and the errors of a login. Error codes in the response are left to the caller.
+        Raises OSError (NoBrokersAvailable if it may go to any broker), TimeoutError; KafkaError:
+        UNSUPPORTED_VERSION, BROKER_NOT_AVAILABLE for an unknown id, and the errors of a login.
+        Error codes in the response are left to the caller.
         """
         return await self._with_timeout(self._send(request, broker))
 

@@ -22,10 +22,18 @@ KINDS_OF_RESOURCES: Final = {
     ResourceType.transactional_id: 0.3,
 }
 NOT_PROBED: Final = frozenset(
-    {"describe_quorum", "describe_acls", "list_config_resources", "create_acls", "delete_acls"}
+    {
+        "describe_quorum",
+        "describe_acls",
+        "list_config_resources",
+        "create_acls",
+        "delete_acls",
+        "create_delegation_token",
+    }
 )
-"""APIs whose responses depend on other walks, or that have steps of their own."""
-NOT_SENT_IN_WALKS: Final = frozenset({"create_delegation_token"})
+"""APIs that walks do not send, whose responses depend on other walks, or that have steps of their
+own.
+"""
 
 
 def first_rules(generator: StepGenerator) -> list[Step]:
@@ -103,7 +111,7 @@ def probe(probes: Callable[[Names], Iterator[Probe]], generator: StepGenerator) 
     topic, absent, group = generator.topic(), generator.choose(*TOPICS), generator.group()
     name = partial(Reference, "name")
     names = Names("u9", name((topic,)), name((absent,)), name((group,)), Reference("id", (topic,)))
-    allowed = [one for one in probes(names) if one[0] not in NOT_PROBED | NOT_SENT_IN_WALKS]
+    allowed = [one for one in probes(names) if one[0] not in NOT_PROBED]
     api, case, fields = generator.choose(*allowed)
     return generator.step(api, low=SINCE.get((api, case), 0), **fields)
 

@@ -117,6 +117,25 @@ async def test_lost_connection_is_an_error_and_opened_again(broker: SmallBroker)
 
 
 @broker_test
+async def test_malformed_response_is_an_error_of_its_connection(broker: SmallBroker) -> None:
+    server = create_server(broker)
+    port = await start_listening(server)
+    channel = await open_channel("127.0.0.1", port, "test")
+    with (
+        mock.patch.object(channel, "send_in_version", mock.AsyncMock(return_value=bytearray(6))),
+        pytest.raises(ConnectionError, match=r"malformed response to Metadata: .* ends early"),
+    ):
+        await channel.send(MetadataRequest(topics=None))
+    assert not channel.is_open
+    with (
+        mock.patch.object(Channel, "send_in_version", mock.AsyncMock(return_value=bytearray(6))),
+        pytest.raises(ConnectionError, match=r"malformed response to ApiVersions: .* ends early"),
+    ):
+        await open_channel("127.0.0.1", port, "test")
+    await server.close()
+
+
+@broker_test
 async def test_read_only_request_is_repeated_after_a_lost_connection_and_a_change_is_not(broker: SmallBroker) -> None:
     stopping, staying = create_server(broker), create_server(broker)
     ports = [await start_listening(stopping), await start_listening(staying)]
