@@ -16,7 +16,11 @@ CONDITION_TYPES: Final = (
     ("Available", "Of a Cluster: clients are served, whether or not work is under way."),
     ("TopicsReady", "Of a Pipeline: every topic that it reads exists, and every Topic of its topics is ready."),
     ("InSync", "Of a Mirror: the copies have every record of the source."),
-    ("SchemasCopied", "Of a Mirror with `sync.schemas`: the target's registry has the source's schemas."),
+    (
+        "SchemasCopied",
+        "Of a Mirror with `sync.schemas`: the target's registry has the source's schemas. While False, its reason may "
+        "also be one of Ready, for the topic `_schemas` alone.",
+    ),
     ("FailoverSafe", "Of a Mirror: a failover now would lose no record that was seen at the source."),
 )
 NOTHING: Final = "Nothing."
