@@ -240,10 +240,13 @@ class UpRunner:
             case "Schema":
                 subject = stored_subject_name(resource)
                 self.view.schemas.pop((resource["spec"]["clusterRef"]["name"], subject), None)
-                if not finalizers:
+                if resource["spec"].get("deletionPolicy") != "Delete":
                     self.view.say(
                         f"subject {subject} is no longer described; it stays (deletionPolicy: Retain)", "info"
                     )
+                elif not finalizers:
+                    message = f"subject {subject} is no longer described; it stays, as it was not reconciled before"
+                    self.view.say(message, "info")
             case "User":
                 self.view.say(f"user {name} is no longer described: revoking its credential, rules and quotas", "info")
             case "Mirror":
