@@ -76,7 +76,12 @@ def _broker_events(observed: ClusterObservations, previous: Mapping[str, Json]) 
         if id_ in serving and not before.get(id_, False):
             left = f"; {format_count(pending, 'broker')} left to restart" if pending and observed.is_rolling else ""
             yield ClusterEvent("BrokerReady", f"broker {id_} serves{left}")
-        elif before.get(id_) and id_ not in serving and id_ <= observed.replicas and not _is_expected(id_, observed):
+        elif (
+            before.get(id_)
+            and id_ not in serving
+            and id_ <= observed.replicas
+            and not _is_expected(id_, observed, previous)
+        ):
             reason = _describe_outage(observed.brokers.get(id_))
             yield ClusterEvent("BrokerNotReady", f"broker {id_} no longer serves: {reason}", is_warning=True)
 
@@ -87,9 +92,11 @@ def _describe_outage(broker: ObservedBroker | None) -> str:
     return broker.problem or ("the controller has fenced it" if broker.is_ready else "it is not ready")
 
 
-def _is_expected(id_: int, observed: ClusterObservations) -> bool:
-    """True for a broker that the roll may have restarted: any that is no longer outdated."""
-    return observed.is_rolling and id_ not in observed.outdated
+def _is_expected(id_: int, observed: ClusterObservations, previous: Mapping[str, Json]) -> bool:
+    """True for the broker that the roll has restarted: a restarted process is not ready at once, a
+    deleted pod when it is observed again.
+    """
+    return id_ in (observed.restarted, (previous.get("roll") or {}).get("current"))
 
 
 def _availability_events(observed: ClusterObservations, resource: Mapping[str, Json]) -> Iterator[ClusterEvent]:

@@ -47,8 +47,9 @@ def test_a_roll_is_recorded_from_its_start_to_the_return_of_the_last_broker() ->
     assert events_between(first, down) == [], "its restart was recorded"
     back = after(down, brokers=BROKERS)
     assert events_between(down, back) == [("BrokerReady", "broker 1 serves; 1 broker left to restart")]
-    last = after(back, outdated={}, brokers={**BROKERS, 2: ObservedBroker(2, False, {})})
-    assert last.is_rolling and events_between(back, last) == []
+    second = replace(after(back), restarted=2)
+    last = after(second, outdated={}, brokers={**BROKERS, 2: ObservedBroker(2, False, {})})
+    assert last.is_rolling and events_between(second, last) == []
     assert events_between(last, after(last, brokers=BROKERS)) == [
         ("RollCompleted", "every broker that had to be restarted serves again"),
         ("BrokerReady", "broker 2 serves"),
@@ -73,6 +74,24 @@ def test_a_broker_that_is_lost_during_a_roll_is_recorded() -> None:
     assert events_between(rolling, lost) == [
         ("BrokerNotReady", "broker 3 no longer serves: its pod or process is gone")
     ]
+
+
+def test_a_broker_that_crashes_after_its_restart_is_recorded() -> None:
+    rolling = replace(HEALTHY, outdated={3: "image"}, was_rolling=True)
+    crashed = after(rolling, brokers={**BROKERS, 1: ObservedBroker(1, False, {}, problem="OOMKilled")})
+    assert events_between(rolling, crashed) == [("BrokerNotReady", "broker 1 no longer serves: OOMKilled")]
+    waiting = replace(HEALTHY, brokers={**BROKERS, 2: ObservedBroker(2, False, {})}, was_rolling=True)
+    crashed = after(waiting, brokers={**waiting.brokers, 1: ObservedBroker(1, False, {})})
+    assert events_between(waiting, crashed) == [("BrokerNotReady", "broker 1 no longer serves: it is not ready")]
+
+
+def test_no_loss_is_recorded_of_a_broker_whose_pod_terminates_or_whose_process_restarts_at_once() -> None:
+    rolling = replace(HEALTHY, outdated={1: "image", 3: "image"}, was_rolling=True)
+    restarting = replace(rolling, restarted=1)
+    terminating = ObservedBroker(1, False, {}, outdated="image", is_terminating=True)
+    assert events_between(restarting, after(restarting, brokers={**BROKERS, 1: terminating})) == []
+    process = replace(restarting, brokers={**BROKERS, 1: ObservedBroker(1, False, {})})
+    assert events_between(rolling, process) == []
 
 
 def test_an_outage_and_the_recovery_are_recorded() -> None:
