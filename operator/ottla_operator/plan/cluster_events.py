@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla_operator.formatting import format_brokers, format_count
-from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability
+from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability, describe_scaling
 from ottla_operator.plan.conditions import find_condition
 from ottla_operator.resources.model import Json
 
@@ -51,12 +51,9 @@ def _roll_events(observed: ClusterObservations, previous: Mapping[str, Json]) ->
 def _scaling_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
     before: Mapping[str, Json] = previous.get("scaling") or {}
     if observed.scales_from is not None and before.get("to") != observed.replicas:
-        brokers = format_count(observed.replicas, "broker")
-        yield ClusterEvent("ScalingStarted", f"scaling from {observed.scales_from} to {brokers}")
+        yield ClusterEvent("ScalingStarted", f"scaling {describe_scaling(observed.scales_from, observed.replicas)}")
     elif before and observed.scales_from is None:
-        yield ClusterEvent(
-            "ScalingCompleted", f"scaled from {before.get('from')} to {format_count(observed.replicas, 'broker')}"
-        )
+        yield ClusterEvent("ScalingCompleted", f"scaled {describe_scaling(before['from'], observed.replicas)}")
 
 
 def _move_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:

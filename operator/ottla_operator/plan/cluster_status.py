@@ -188,7 +188,7 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
     if surplus := observed.surplus:
         return Reconciling("Scaling", f"waiting for {format_brokers(surplus)} to stop")
     if observed.scales_from is not None:
-        return Reconciling("Scaling", f"from {observed.scales_from} to {format_count(observed.replicas, 'broker')}")
+        return Reconciling("Scaling", describe_scaling(observed.scales_from, observed.replicas))
     if observed.connect_error:
         return Reconciling("BrokersUnreachable", observed.connect_error)
     if offline := observed.offline_partitions:
@@ -200,6 +200,14 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
     if observed.rotation:
         return Reconciling("RotatingPasswords", observed.rotation)
     return None
+
+
+def describe_scaling(before: int, after: int) -> str:
+    """`before`, `after`: numbers of brokers. They are equal if `spec.replicas` was changed back
+    during a scaling.
+    """
+    brokers = format_count(after, "broker")
+    return f"back to {brokers}" if before == after else f"from {before} to {brokers}"
 
 
 def availability(observed: ClusterObservations) -> ExtraCondition:

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from ottla_operator.plan.cluster_events import ClusterEvent, find_cluster_events, find_roll_start
-from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability, status_fields
+from ottla_operator.plan.cluster_status import (
+    ClusterObservations,
+    ObservedBroker,
+    availability,
+    evaluate_cluster,
+    status_fields,
+)
+from ottla_operator.plan.conditions import Reconciling
 
 BROKERS = {id_: ObservedBroker(id_, True, {}) for id_ in (1, 2, 3)}
 HEALTHY = ClusterObservations(
@@ -118,6 +125,15 @@ def test_a_scaling_is_recorded_once_from_start_to_end(replicas: int, message: st
 def test_a_scaling_whose_target_changes_is_recorded_again() -> None:
     scaling = replace(HEALTHY, replicas=5, scales_from=3)
     assert events_between(scaling, replace(scaling, replicas=4)) == [("ScalingStarted", "scaling from 3 to 4 brokers")]
+
+
+def test_a_scaling_that_is_reverted_leads_back() -> None:
+    grown = replace(HEALTHY, replicas=5, scales_from=3)
+    shrinking = replace(grown, replicas=3)
+    assert events_between(grown, shrinking) == [("ScalingStarted", "scaling back to 3 brokers")]
+    assert evaluate_cluster(shrinking) == Reconciling("Scaling", "back to 3 brokers")
+    for before in (shrinking, replace(HEALTHY, replicas=1, scales_from=3)):
+        assert events_between(before, HEALTHY) == [("ScalingCompleted", "scaled back to 3 brokers")]
 
 
 def test_the_end_of_a_reassignment_is_recorded_also_by_another_operator_and_if_it_was_quick() -> None:
