@@ -73,7 +73,12 @@ RECONCILING_REASONS: Final = (
     Reason("PartitionsOffline", "Cluster", "Partitions have no leader.", "`ottla cluster health`"),
     Reason("WaitingForAddress", "Cluster", "A Service has no address yet.", "Check the load balancer."),
     Reason("Terminating", "Cluster, Topic, Pipeline, Mirror", "An object of the same name is still being deleted."),
-    Reason("BrokersUnreachable", ALL_KINDS, "The operator cannot reach the brokers.", "Check network policies."),
+    Reason(
+        "BrokersUnreachable",
+        ALL_KINDS,
+        "The operator cannot reach the brokers, or too few voters of the metadata log for a controller.",
+        "Check network policies.",
+    ),
     Reason(
         "ClusterNotFound",
         "Topic, Group, Schema, User, Mirror, Pipeline",

@@ -1,6 +1,7 @@
 """Conditions of a Cluster, for what was observed of it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,21 @@ def test_a_healthy_cluster_is_ready_and_available() -> None:
 def test_obstacle_to_ready_is_the_reason(observed: ClusterObservations, kind: type, reason: str, message: str) -> None:
     readiness = evaluate_cluster(observed)
     assert isinstance(readiness, kind) and readiness.reason == reason and message in readiness.message
+
+
+@pytest.mark.parametrize("changes", [{"outdated": {2: "image"}}, {"was_rolling": True}, {}])
+def test_brokers_that_are_waited_for_are_described_with_everything_that_is_known(changes: dict[str, Any]) -> None:
+    brokers = {**BROKERS, 3: broker(3, is_ready=False, problem="OOMKilled")}
+    found = evaluate_cluster(
+        replace(HEALTHY, brokers=brokers, connect_error="no answer", quorum_loss="no majority", **changes)
+    )
+    assert found.reason == ("RollingRestart" if changes else "InsufficientReplicas")
+    assert found.message.endswith("waiting for broker 3. Broker 3: OOMKilled. no answer. no majority")
+
+
+def test_a_cluster_without_a_controller_is_not_ready() -> None:
+    found = evaluate_cluster(replace(HEALTHY, quorum_loss="1 of the voters 1, 2, 3 of the metadata log answer"))
+    assert found == Reconciling("BrokersUnreachable", "1 of the voters 1, 2, 3 of the metadata log answer")
 
 
 def test_an_unready_broker_that_is_being_restarted_is_not_overdue() -> None:
