@@ -7,7 +7,7 @@ import pytest
 
 from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability, evaluate_cluster
 from ottla_operator.plan.conditions import Ready, Reconciling, Stalled
-from ottla_operator.plan.observed_pods import broker_pods
+from ottla_operator.plan.observed_pods import broker_pods, image_version
 from ottla_operator.plan.roll import Blocker
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator.samples import cluster
@@ -172,3 +172,20 @@ def test_problems_of_a_broker_are_read_from_its_pod() -> None:
     found = broker_pods(it, [{"metadata": metadata, "spec": {"containers": []}, "status": status}, other])
     assert found.keys() == {1}
     assert found[1].problem == "Unschedulable: 0/1 nodes; CrashLoopBackOff: ottla broker: bad setting"
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("ottla-broker:0.2.0", "0.2.0"),
+        ("ghcr.io/ottla/ottla-broker:0.2.0", "0.2.0"),
+        ("host:5000/ottla-broker:0.2.0", "0.2.0"),
+        ("host:5000/ottla-broker:0.2.0@sha256:0af1", "0.2.0"),
+        ("host:5000/ottla-broker@sha256:0af1", "sha256:0af1"),
+        ("host:5000/ottla-broker", ""),
+        ("ottla-broker", ""),
+        ("", ""),
+    ],
+)
+def test_version_of_a_broker_is_the_tag_or_the_digest_of_its_image(image: str, version: str) -> None:
+    assert image_version(image) == version
