@@ -135,7 +135,7 @@ class ShareMember:
         """
         epoch = self.session_epochs.get(node, 0)
         mine = [at for parts in self.assigned.values() for at in parts if self.leaders.get(at) == node]
-        topics = [{"topic_id": self.topic_id, "partitions": build_partitions(mine, acknowledged)}]
+        partitions = build_partitions(mine, acknowledged)
         found = await self.send(
             node,
             "share_fetch",
@@ -148,7 +148,7 @@ class ShareMember:
             max_bytes=1 << 20,
             max_records=max_records,
             share_acquire_mode=1,
-            topics=topics if mine else [],
+            topics=[{"topic_id": self.topic_id, "partitions": partitions}] if partitions else [],
         )
         if found.error_code is not ErrorCode.none:
             self.session_epochs.pop(node, None)

@@ -157,6 +157,19 @@ def test_released_records_are_delivered_again_and_accepted_and_rejected_ones_are
     run_with_member(quick, name, test)
 
 
+def test_a_fetch_acknowledges_records_of_a_partition_that_is_no_longer_assigned(
+    quick: BrokerProcess, name: str
+) -> None:
+    async def test(member: ShareMember) -> None:
+        await member.join()
+        assert len((await member.fetch(1))[0]) == 10
+        member.assigned = {}
+        assert await member.fetch(1, max_wait=0, acknowledged=[(0, 5, 9, ACCEPT)]) == ([], {})
+        assert await member.acknowledge(1, [(0, 5, 9, ACCEPT)]) == {0: ErrorCode.invalid_record_state}
+
+    run_with_member(quick, name, test)
+
+
 def test_records_whose_lock_expires_are_delivered_to_another_member(quick: BrokerProcess, name: str) -> None:
     async def test(member: ShareMember) -> None:
         await member.join()

@@ -312,8 +312,9 @@ async def connect_to_brokers(kubelet: ProcessKubelet) -> AsyncIterator[KafkaClie
 
 
 def operator_login(kubelet: ProcessKubelet) -> ClientSecurity:
-    login = LoginSecret.parse(kubelet.secret("demo-inter-broker-login"))
-    return operator_security(login.in_use if login else None, [InterBrokerLogin.OPTIONAL])
+    values = kubelet.secret("demo-inter-broker-login")
+    passwords = LoginSecret.parse(values).in_use if values else None
+    return operator_security(passwords, [InterBrokerLogin.OPTIONAL])
 
 
 def _ready_condition(ready: bool) -> list[Json]:

@@ -73,7 +73,7 @@ REFUSE_OWN_IDS: Json = {
 @pytest.fixture
 def assigned(installed_operator: InstalledOperator) -> Iterator[NamespaceClient]:
     """A new namespace. Its pods and those of the operator's namespace get the id that the platform
-    assigns.
+    assigns. Namespace and policies are deleted afterwards.
     """
     api = installed_operator.kube.plane.admin
     resources = NamespaceClient(api, NAMESPACE)
@@ -97,6 +97,10 @@ def assigned(installed_operator: InstalledOperator) -> Iterator[NamespaceClient]
     finally:
         for namespace in (NAMESPACE, OPERATOR_NAMESPACE):
             label(resources, namespace, None)
+        for plural in ("mutatingadmissionpolicies", "validatingadmissionpolicies"):
+            for kind in (plural.replace("policies", "policybindings"), plural):
+                api.request("DELETE", f"{POLICIES}/{kind}/user-ids")
+        api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}")
         installed_operator.upgrade()
 
 

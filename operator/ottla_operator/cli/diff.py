@@ -18,6 +18,7 @@ from ottla_operator.kafka.client import KafkaClient
 from ottla_operator.kafka.cluster import describe_cluster
 from ottla_operator.local.documents import Document, InvalidFiles, find_files, read_file
 from ottla_operator.plan.differences import Difference, cluster_differences, topic_differences, user_differences
+from ottla_operator.plan.listener_security import has_access_rules
 from ottla_operator.plan.users import desired_user
 from ottla_operator.reconcile.topic_changes import observe_topics
 from ottla_operator.reconcile.user_changes import observe_users
@@ -150,6 +151,7 @@ async def _compare_users(
         return []
     observed = await observe_users(client)
     cluster = Cluster.parse(clusters[0].data) if clusters else None
+    has_acls = observed.has_acls if cluster is None else has_access_rules(cluster)
     found: list[tuple[Document, Sequence[Difference]]] = []
     for document in documents:
         user = User.parse(document.data)
@@ -159,5 +161,5 @@ async def _compare_users(
             found.append((document, [Difference("userName", "", str(reason), is_possible=False)]))
             continue
         desired = desired_user(user, name, policies, is_password_set=True)
-        found.append((document, user_differences(desired, observed.of(name), has_acls=observed.has_acls)))
+        found.append((document, user_differences(desired, observed.of(name), has_acls=has_acls)))
     return found

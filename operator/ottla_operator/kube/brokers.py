@@ -36,7 +36,7 @@ from ottla_operator.plan.objects.services import (
     bootstrap_addresses,
     certificate_names,
 )
-from ottla_operator.plan.observed_pods import BrokerPod, broker_pods
+from ottla_operator.plan.observed_pods import BrokerPod, broker_pods, image_version
 from ottla_operator.plan.password_rotation import LoginSecret, due_rotation
 from ottla_operator.plan.registry_access import RegistryAccess
 from ottla_operator.plan.restart import describe_restart, due_restart
@@ -364,7 +364,7 @@ def _observe_broker(pod: BrokerPod, settings: Settings | None, outdated: str) ->
         is_terminating=pod.is_terminating,
         unready_for_s=0.0 if pod.is_ready else unready_for_s,
         problem=pod.problem,
-        version=pod.image.rpartition(":")[2],
+        version=image_version(pod.image),
         config_hash=pod.settings.rpartition("-")[2],
     )
 

@@ -11,7 +11,7 @@ from ottla_operator.kube.owned_objects import ClusterObjects, is_managed
 from ottla_operator.kube.secrets import encode_data, get_secret, secret_object
 from ottla_operator.plan.conditions import Reconciling, Stalled
 from ottla_operator.plan.objects import names
-from ottla_operator.plan.password_rotation import LoginSecret, RotationStep
+from ottla_operator.plan.password_rotation import LoginSecret, RotationStep, UnusableLogin
 from ottla_operator.plan.source_credentials import SecretUnusable, secret_values
 from ottla_operator.reconcile.platform import Blocked
 from ottla_operator.resources.cluster import Cluster
@@ -93,14 +93,16 @@ async def _get_secret(api: ApiClient, cluster: Cluster) -> Json | None:
 def _parse(secret: Json) -> LoginSecret:
     """Raises Blocked if passwords are missing."""
     try:
-        found = LoginSecret.parse(secret_values(secret))
+        return LoginSecret.parse(secret_values(secret))
     except SecretUnusable as error:
         raise Blocked(Stalled(LOGIN_UNUSABLE, str(error)), RETRY_S) from error
-    if found is None:
+    except UnusableLogin as error:
         name = secret["metadata"]["name"]
-        message = f"Secret {name} has been changed: restore its passwords, or delete it and all brokers' pods at once"
-        raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S)
-    return found
+        message = (
+            f"Secret {name} has been changed: restore its passwords, or delete it and all brokers' pods at once "
+            f"({error})"
+        )
+        raise Blocked(Stalled(LOGIN_UNUSABLE, message), RETRY_S) from error
 
 
 async def _create(api: ApiClient, cluster: Cluster, login: LoginSecret) -> LoginSecret:

@@ -19,6 +19,7 @@ from ottla_operator.local.lake_documents import write_lake_documents
 from ottla_operator.local.live_view import LiveView
 from ottla_operator.local.load import LoadScript
 from ottla_operator.local.load_limit import LoadLimit
+from ottla_operator.local.login_files import read_login
 from ottla_operator.local.pipelines import POLL_S, find_missing_prerequisite
 from ottla_operator.local.platform import LocalPlatform, local_key, local_user_uid
 from ottla_operator.local.status_printer import pipeline_row_key
@@ -62,10 +63,13 @@ class UpRunner:
         self._tasks = asyncio.TaskGroup()
 
     def read_files(self) -> None:
-        """Reads and validates the files. Raises InvalidFiles."""
+        """Reads and validates the files, and the passwords of their Clusters. Raises
+        InvalidFiles.
+        """
         self._documents = documents.read_files(self.inputs)
         if not any(it.kind == "Cluster" for it in self._documents):
             raise InvalidFiles([f"{', '.join(map(str, self.inputs))}: no Cluster is described"])
+        self._validate_logins(self._documents)
 
     async def run(self) -> bool:
         """Runs until SIGINT, SIGTERM or SIGHUP, which stops all processes. A second signal kills
@@ -133,6 +137,7 @@ class UpRunner:
             try:
                 new = documents.read_files(self.inputs, had_resources={it.file for it in self._documents})
                 self._validate_updates(new)
+                self._validate_logins(new)
             except InvalidFiles as invalid:
                 reported = self._print_invalid(invalid, reported)
                 continue
@@ -166,6 +171,11 @@ class UpRunner:
         ]
         if problems:
             raise InvalidFiles(problems)
+
+    def _validate_logins(self, new: Sequence[Document]) -> None:
+        for cluster in new:
+            if cluster.kind == "Cluster":
+                read_login(self.home.login(cluster.name))
 
     async def _apply(self) -> None:
         """Passes the files' resources to the controller: Clusters first, and the others once
@@ -240,10 +250,13 @@ class UpRunner:
             case "Schema":
                 subject = stored_subject_name(resource)
                 self.view.schemas.pop((resource["spec"]["clusterRef"]["name"], subject), None)
-                if not finalizers:
+                if resource["spec"].get("deletionPolicy") != "Delete":
                     self.view.say(
                         f"subject {subject} is no longer described; it stays (deletionPolicy: Retain)", "info"
                     )
+                elif not finalizers:
+                    message = f"subject {subject} is no longer described; it stays, as it was not reconciled before"
+                    self.view.say(message, "info")
             case "User":
                 self.view.say(f"user {name} is no longer described: revoking its credential, rules and quotas", "info")
             case "Mirror":

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla_operator.formatting import format_brokers, format_count
-from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability
+from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability, describe_scaling
 from ottla_operator.plan.conditions import find_condition
 from ottla_operator.resources.model import Json
 
@@ -51,12 +51,9 @@ def _roll_events(observed: ClusterObservations, previous: Mapping[str, Json]) ->
 def _scaling_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
     before: Mapping[str, Json] = previous.get("scaling") or {}
     if observed.scales_from is not None and before.get("to") != observed.replicas:
-        brokers = format_count(observed.replicas, "broker")
-        yield ClusterEvent("ScalingStarted", f"scaling from {observed.scales_from} to {brokers}")
+        yield ClusterEvent("ScalingStarted", f"scaling {describe_scaling(observed.scales_from, observed.replicas)}")
     elif before and observed.scales_from is None:
-        yield ClusterEvent(
-            "ScalingCompleted", f"scaled from {before.get('from')} to {format_count(observed.replicas, 'broker')}"
-        )
+        yield ClusterEvent("ScalingCompleted", f"scaled {describe_scaling(before['from'], observed.replicas)}")
 
 
 def _move_events(observed: ClusterObservations, previous: Mapping[str, Json]) -> Iterator[ClusterEvent]:
@@ -76,7 +73,12 @@ def _broker_events(observed: ClusterObservations, previous: Mapping[str, Json]) 
         if id_ in serving and not before.get(id_, False):
             left = f"; {format_count(pending, 'broker')} left to restart" if pending and observed.is_rolling else ""
             yield ClusterEvent("BrokerReady", f"broker {id_} serves{left}")
-        elif before.get(id_) and id_ not in serving and id_ <= observed.replicas and not _is_expected(id_, observed):
+        elif (
+            before.get(id_)
+            and id_ not in serving
+            and id_ <= observed.replicas
+            and not _is_expected(id_, observed, previous)
+        ):
             reason = _describe_outage(observed.brokers.get(id_))
             yield ClusterEvent("BrokerNotReady", f"broker {id_} no longer serves: {reason}", is_warning=True)
 
@@ -87,9 +89,11 @@ def _describe_outage(broker: ObservedBroker | None) -> str:
     return broker.problem or ("the controller has fenced it" if broker.is_ready else "it is not ready")
 
 
-def _is_expected(id_: int, observed: ClusterObservations) -> bool:
-    """True for a broker that the roll may have restarted: any that is no longer outdated."""
-    return observed.is_rolling and id_ not in observed.outdated
+def _is_expected(id_: int, observed: ClusterObservations, previous: Mapping[str, Json]) -> bool:
+    """True for the broker that the roll has restarted: a restarted process is not ready at once, a
+    deleted pod when it is observed again.
+    """
+    return id_ in (observed.restarted, (previous.get("roll") or {}).get("current"))
 
 
 def _availability_events(observed: ClusterObservations, resource: Mapping[str, Json]) -> Iterator[ClusterEvent]:

@@ -170,27 +170,22 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
         if missing:
             message.append(f"waiting for {format_brokers(missing)}")
         message += [f"waiting: {it}" for it in observed.blocked_by[:MAX_PROBLEMS]]
-        return Reconciling("RollingRestart", ". ".join([*message, *filter(None, [_problems(observed)])]))
+        return Reconciling("RollingRestart", ". ".join([*message, *_obstacles(observed)]))
     if observed.is_rolling and missing:
-        message = [
-            f"no other broker has to be restarted; waiting for {format_brokers(missing)}",
-            _problems(observed),
-            observed.connect_error,
-        ]
-        return Reconciling("RollingRestart", ". ".join(filter(None, message)))
+        first = f"no other broker has to be restarted; waiting for {format_brokers(missing)}"
+        return Reconciling("RollingRestart", ". ".join([first, *_obstacles(observed)]))
     if missing:
-        message = [f"{_count_ready_brokers(observed)}; waiting for {format_brokers(missing)}"]
-        more = filter(None, [_problems(observed), observed.connect_error, observed.quorum_loss])
+        first = f"{_count_ready_brokers(observed)}; waiting for {format_brokers(missing)}"
         reason = UNSCHEDULABLE if _with_problem(observed, (UNSCHEDULABLE,)) else "InsufficientReplicas"
-        return Reconciling(reason, ". ".join([*message, *more]))
+        return Reconciling(reason, ". ".join([first, *_obstacles(observed)]))
     if observed.scaling:
         return Reconciling("Scaling", observed.scaling)
     if surplus := observed.surplus:
         return Reconciling("Scaling", f"waiting for {format_brokers(surplus)} to stop")
     if observed.scales_from is not None:
-        return Reconciling("Scaling", f"from {observed.scales_from} to {format_count(observed.replicas, 'broker')}")
-    if observed.connect_error:
-        return Reconciling("BrokersUnreachable", observed.connect_error)
+        return Reconciling("Scaling", describe_scaling(observed.scales_from, observed.replicas))
+    if unreachable := observed.connect_error or observed.quorum_loss:
+        return Reconciling("BrokersUnreachable", unreachable)
     if offline := observed.offline_partitions:
         return Reconciling(PARTITIONS_OFFLINE, f"{format_count(offline, 'partition')} without a leader")
     if moving := observed.moving_partitions:
@@ -200,6 +195,14 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
     if observed.rotation:
         return Reconciling("RotatingPasswords", observed.rotation)
     return None
+
+
+def describe_scaling(before: int, after: int) -> str:
+    """`before`, `after`: numbers of brokers. They are equal if `spec.replicas` was changed back
+    during a scaling.
+    """
+    brokers = format_count(after, "broker")
+    return f"back to {brokers}" if before == after else f"from {before} to {brokers}"
 
 
 def availability(observed: ClusterObservations) -> ExtraCondition:
@@ -303,6 +306,11 @@ def _count_ready_brokers(observed: ClusterObservations) -> str:
 
 def _all_brokers(replicas: int) -> str:
     return "the broker is" if replicas == 1 else f"all {replicas} brokers are"
+
+
+def _obstacles(observed: ClusterObservations) -> list[str]:
+    """Why brokers do not run, cannot be asked, or have no controller."""
+    return [it for it in (_problems(observed), observed.connect_error, observed.quorum_loss) if it]
 
 
 def _problems(observed: ClusterObservations) -> str:

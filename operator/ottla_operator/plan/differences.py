@@ -64,12 +64,13 @@ def topic_differences(topic: Topic, observed: ObservedTopic | None) -> list[Diff
 
 def user_differences(desired: DesiredUser, observed: ObservedUser, *, has_acls: bool) -> list[Difference]:
     """Without changed passwords, which nobody can read from brokers. `has_acls`: True if the
-    brokers have an authorizer.
+    brokers have an authorizer, or will have one with the spec of their Cluster.
     """
     found: list[Difference] = []
     if desired.acls and not has_acls:
         desired = replace(desired, acls=None)
-        found.append(Difference("acls", "", "the brokers have no authorizer (spec.authorization)", is_possible=False))
+        reason = "the brokers have no authorizer without authorization.type ACL of the Cluster"
+        found.append(Difference("acls", "", reason, is_possible=False))
     changes = plan_user_changes(desired, observed)
     return [*found, *([Difference("user", "", describe_changes(changes))] if changes else [])]
 

@@ -29,6 +29,7 @@ FAILING_OVER: Final = "FailingOver"
 UNREACHABLE: Final = "Unreachable"
 UNREPORTED: Final = "Unreported"
 """State of a partition that no broker reports now. It only means that its lag is unknown."""
+REPLICATING: Final = "Replicating"
 REFUSED: Final = "Refused"
 """State of a topic that no records are copied into."""
 FAILED: Final = "Failed"
@@ -189,20 +190,30 @@ def evaluate_mirror(
     topics = format_count(len({it.topic for it in reported}), "topic")
     lag, unknown = format_count(_known_lag(reported), "record"), sum(it.lag == UNKNOWN for it in reported)
     more = f" ({_describe_unknown_lag(unknown)})" if unknown else ""
-    return Ready(f"{topics} copied, {lag} behind{more}{_describe_refused_topics(observed)}.", "Replicating")
+    return Ready(f"{topics} copied, {lag} behind{more}{_describe_refused_topics(observed)}.", REPLICATING)
 
 
 def schemas_condition(
     mirror: Mirror, partitions: Sequence[ObservedMirrorPartition], observed: ObservedMirror
 ) -> list[ExtraCondition]:
-    """The condition SchemasCopied of a mirror with `sync.schemas`."""
+    """The condition SchemasCopied of a mirror with `sync.schemas`: True while `_schemas` is copied
+    and no record of it is missing. Otherwise it has the reason that Ready would have if the mirror
+    had no other topic.
+    """
     if mirror.spec.sync is None or not mirror.spec.sync.schemas:
         return []
     if (reason := observed.refused_topics.get(SCHEMAS_TOPIC)) is not None:
         return [ExtraCondition(SCHEMAS_COPIED, False, "SchemasRefused", f"{SCHEMAS_TOPIC} is not copied: {reason}")]
-    if not any(it.topic == SCHEMAS_TOPIC for it in partitions):
+    copies = [it for it in partitions if it.topic == SCHEMAS_TOPIC]
+    if not copies:
         message = f"no topic {SCHEMAS_TOPIC} is copied yet: the source has none, or it could not be read yet"
         return [ExtraCondition(SCHEMAS_COPIED, False, "NoSchemas", message)]
+    if reported := [it for it in copies if it.state != UNREPORTED]:
+        readiness = evaluate_mirror({ROLE: mirror.spec.role or REPLICATE}, reported, ObservedMirror())
+        if readiness.reason != REPLICATING:
+            return [ExtraCondition(SCHEMAS_COPIED, False, readiness.reason, readiness.message)]
+    if missing := _describe_missing_records(copies):
+        return [ExtraCondition(SCHEMAS_COPIED, False, "Lagging", f"{SCHEMAS_TOPIC}: {missing}")]
     return [ExtraCondition(SCHEMAS_COPIED, True, "SchemasCopied", "Subjects, versions and ids are the source's.")]
 
 
@@ -217,19 +228,13 @@ def mirror_conditions(partitions: Sequence[ObservedMirrorPartition]) -> list[Ext
     if not partitions:
         message = "no topic is copied yet"
         return [ExtraCondition(name, False, "NoTopicsMatched", message) for name in ("InSync", "FailoverSafe")]
-    missing = _known_lag(partitions)
-    unknown = sum(it.lag == UNKNOWN for it in partitions)
     stopped = [it for it in partitions if it.state in (UNREACHABLE, STOPPED)]
     failed_over = [it for it in partitions if it.state in (FAILED_OVER, FAILING_OVER)]
     if diverged := [it for it in partitions if it.state == DIVERGED]:
         return [
             ExtraCondition(name, False, DIVERGED, _describe_divergence(diverged)) for name in ("InSync", "FailoverSafe")
         ]
-    why = ""
-    if missing:
-        why = f"{format_count(missing, 'record')} not copied yet"
-    elif unknown:
-        why = _describe_unknown_lag(unknown)
+    why = _describe_missing_records(partitions)
     in_sync = not why and not stopped and not failed_over
     if failed_over:
         message = f"{format_count(len(failed_over), 'partition')} failed over, and no longer copied"
@@ -268,11 +273,11 @@ def mirror_status_fields(
 
 
 def _worst_first(topic: Mapping[str, Json]) -> tuple[bool, int, str]:
-    return topic["state"] in ("Replicating", PAUSED, FAILED_OVER), -topic.get("lagRecords", 0), topic["topic"]
+    return topic["state"] in (REPLICATING, PAUSED, FAILED_OVER), -topic.get("lagRecords", 0), topic["topic"]
 
 
-WORST_FIRST: Final = (STOPPED, DIVERGED, UNREACHABLE, JOINING, FAILING_OVER, PAUSED, "Replicating", FAILED_OVER)
-TOPIC_STATES: Final = {UNREACHABLE: "Failed", DIVERGED: STOPPED, JOINING: "Replicating", FAILING_OVER: "Replicating"}
+WORST_FIRST: Final = (STOPPED, DIVERGED, UNREACHABLE, JOINING, FAILING_OVER, PAUSED, REPLICATING, FAILED_OVER)
+TOPIC_STATES: Final = {UNREACHABLE: "Failed", DIVERGED: STOPPED, JOINING: REPLICATING, FAILING_OVER: REPLICATING}
 
 
 def _topic_status(name: str, partitions: Sequence[ObservedMirrorPartition]) -> dict[str, Json]:
@@ -318,6 +323,14 @@ def _describe_refused_topics(observed: ObservedMirror) -> str:
         return ""
     name, more = min(observed.refused_topics), len(observed.refused_topics) - 1
     return f"; {name} is not copied: {observed.refused_topics[name]}{f' (and {more} more)' if more else ''}"
+
+
+def _describe_missing_records(partitions: Sequence[ObservedMirrorPartition]) -> str:
+    """The records of the source that are not copied yet, or may not be; empty if there are none."""
+    if missing := _known_lag(partitions):
+        return f"{format_count(missing, 'record')} not copied yet"
+    unknown = sum(it.lag == UNKNOWN for it in partitions)
+    return _describe_unknown_lag(unknown) if unknown else ""
 
 
 def _describe_unknown_lag(partition_count: int) -> str:

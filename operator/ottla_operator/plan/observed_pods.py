@@ -92,6 +92,15 @@ def broker_pods(cluster: Cluster, pods: Iterable[Json]) -> dict[int, BrokerPod]:
     }
 
 
+def image_version(image: str) -> str:
+    """The tag of an image; its digest if it has no tag. Empty if it has neither, as with `latest`
+    by default, which names no version.
+    """
+    name, _, digest = image.partition("@")
+    _, _, tag = name.rpartition("/")[2].partition(":")  # a colon before the last slash is that of a port
+    return tag or digest
+
+
 def driver_pods(pods: Iterable[Json]) -> list[PipelinePod]:
     """Drivers, the newest first, terminating ones last."""
     found = [it for it in pods if _component(it) == pipeline_names.DRIVER]

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from ottla_operator.formatting import format_count
 from ottla_operator.plan.inter_broker_login import (
     LOGIN_MODULE,
     LOGIN_VERSION,
@@ -55,6 +56,17 @@ TWO_LOGINS: Final = (RotationStep.ACCEPT, RotationStep.USE)
 """Steps at which brokers accept two logins."""
 
 
+class UnusableLogin(Exception):
+    """`key`: of the Secret, or name of the file, that cannot be used. `reason`: why not, and what
+    is allowed.
+    """
+
+    def __init__(self, key: str, reason: str) -> None:
+        self.key = key
+        self.reason = reason
+        super().__init__(f"{key}: {reason}")
+
+
 @dataclass(frozen=True, slots=True)
 class LoginSecret:
     """Content of the Secret with the inter-broker login, or of its folder with `ottla up`.
@@ -74,22 +86,19 @@ class LoginSecret:
         return cls(LoginPasswords.generate(), rotated_at=rotated_at)
 
     @classmethod
-    def parse(cls, values: Mapping[str, str]) -> "LoginSecret | None":
-        """None if a password is missing or too short, or the state of the rotation cannot be read.
-        `values`: by the keys of the Secret.
-        """
+    def parse(cls, values: Mapping[str, str]) -> "LoginSecret":
+        """`values`: by the keys of the Secret. Raises UnusableLogin."""
         try:
             state = json.loads(values.get(ROTATION) or "{}")
             is_second, step = bool(state.get("current", 0)), RotationStep(state.get("step", ""))
             since, rotated_at = str(state.get("since", "")), str(state.get("rotatedAt", ""))
             if step:
                 parse_time(since)
-        except (ValueError, AttributeError):
-            return None
-        current, other = (_parse_passwords(values, it) for it in (int(is_second), 1 - is_second))
-        if current is None or (step in TWO_LOGINS and other is None):
-            return None
-        return cls(current, other if step in TWO_LOGINS else None, step, since, rotated_at)
+        except (ValueError, AttributeError) as error:
+            raise UnusableLogin(ROTATION, "it is not the state of a rotation, as the operator writes it") from error
+        current = _parse_passwords(values, int(is_second))
+        following = _parse_passwords(values, 1 - is_second) if step in TWO_LOGINS else None
+        return cls(current, following, step, since, rotated_at)
 
     @property
     def in_use(self) -> LoginPasswords:
@@ -192,8 +201,12 @@ def describe_step(secret: LoginSecret) -> str:
             return "rotation complete: brokers accept only the new passwords"
 
 
-def _parse_passwords(values: Mapping[str, str], user_index: int) -> LoginPasswords | None:
-    broker, operator = (values.get(key, "").strip() for key in PASSWORDS[user_index])
-    if min(len(broker), len(operator)) < PASSWORD_BYTES:
-        return None
+def _parse_passwords(values: Mapping[str, str], user_index: int) -> LoginPasswords:
+    """Raises UnusableLogin if a password is missing or too short."""
+    found = [values.get(key, "").strip() for key in PASSWORDS[user_index]]
+    for key, password in zip(PASSWORDS[user_index], found, strict=True):
+        if len(password) < PASSWORD_BYTES:
+            problem = f"it has {format_count(len(password), 'character')}" if key in values else "it is missing"
+            raise UnusableLogin(key, f"{problem}; a password has at least {PASSWORD_BYTES} characters")
+    broker, operator = found
     return LoginPasswords(broker, operator, user_index)

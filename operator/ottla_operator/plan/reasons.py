@@ -16,7 +16,11 @@ CONDITION_TYPES: Final = (
     ("Available", "Of a Cluster: clients are served, whether or not work is under way."),
     ("TopicsReady", "Of a Pipeline: every topic that it reads exists, and every Topic of its topics is ready."),
     ("InSync", "Of a Mirror: the copies have every record of the source."),
-    ("SchemasCopied", "Of a Mirror with `sync.schemas`: the target's registry has the source's schemas."),
+    (
+        "SchemasCopied",
+        "Of a Mirror with `sync.schemas`: the target's registry has the source's schemas. While False, its reason may "
+        "also be one of Ready, for the topic `_schemas` alone.",
+    ),
     ("FailoverSafe", "Of a Mirror: a failover now would lose no record that was seen at the source."),
 )
 NOTHING: Final = "Nothing."
@@ -69,7 +73,12 @@ RECONCILING_REASONS: Final = (
     Reason("PartitionsOffline", "Cluster", "Partitions have no leader.", "`ottla cluster health`"),
     Reason("WaitingForAddress", "Cluster", "A Service has no address yet.", "Check the load balancer."),
     Reason("Terminating", "Cluster, Topic, Pipeline, Mirror", "An object of the same name is still being deleted."),
-    Reason("BrokersUnreachable", ALL_KINDS, "The operator cannot reach the brokers.", "Check network policies."),
+    Reason(
+        "BrokersUnreachable",
+        ALL_KINDS,
+        "The operator cannot reach the brokers, or too few voters of the metadata log for a controller.",
+        "Check network policies.",
+    ),
     Reason(
         "ClusterNotFound",
         "Topic, Group, Schema, User, Mirror, Pipeline",

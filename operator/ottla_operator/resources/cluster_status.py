@@ -15,7 +15,11 @@ class BrokerStatus(Model, frozen=True):
     id: Annotated[int, doc("Broker id (node.id).")]
     ready: Annotated[bool, doc("Whether the broker is ready, and registered and not fenced.")]
     version: Annotated[
-        str | None, doc("Tag of the broker's image, which is its Ottla release unless spec.image is set.")
+        str | None,
+        doc(
+            "Tag of the broker's image, which is its Ottla release unless spec.image is set. Digest of an image that "
+            "is named without a tag. Empty if the image has neither, and with `ottla up`."
+        ),
     ] = None
     config_hash: Annotated[str | None, doc("Hash of the settings that the broker was started with.")] = None
 
@@ -69,7 +73,8 @@ class ClusterStatus(Status, frozen=True):
     )
     selector: Annotated[str | None, doc("Label selector of the brokers' pods, for the scale subresource.")] = None
     version: Annotated[
-        str | None, doc("Tag of the image of all brokers. Empty while they have several, as in an upgrade.")
+        str | None,
+        doc("Version of all brokers, as in status.brokers. Empty while they have several, as in an upgrade."),
     ] = None
     cluster_id: Annotated[str | None, doc("Cluster id that the brokers report to clients.")] = None
     brokers: Annotated[list[BrokerStatus] | None, doc("Observed state of each broker.", listed("map", "id"))] = None

@@ -1,12 +1,13 @@
 """Conditions of a Cluster, for what was observed of it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability, evaluate_cluster
 from ottla_operator.plan.conditions import Ready, Reconciling, Stalled
-from ottla_operator.plan.observed_pods import broker_pods
+from ottla_operator.plan.observed_pods import broker_pods, image_version
 from ottla_operator.plan.roll import Blocker
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator.samples import cluster
@@ -107,6 +108,21 @@ def test_obstacle_to_ready_is_the_reason(observed: ClusterObservations, kind: ty
     assert isinstance(readiness, kind) and readiness.reason == reason and message in readiness.message
 
 
+@pytest.mark.parametrize("changes", [{"outdated": {2: "image"}}, {"was_rolling": True}, {}])
+def test_brokers_that_are_waited_for_are_described_with_everything_that_is_known(changes: dict[str, Any]) -> None:
+    brokers = {**BROKERS, 3: broker(3, is_ready=False, problem="OOMKilled")}
+    found = evaluate_cluster(
+        replace(HEALTHY, brokers=brokers, connect_error="no answer", quorum_loss="no majority", **changes)
+    )
+    assert found.reason == ("RollingRestart" if changes else "InsufficientReplicas")
+    assert found.message.endswith("waiting for broker 3. Broker 3: OOMKilled. no answer. no majority")
+
+
+def test_a_cluster_without_a_controller_is_not_ready() -> None:
+    found = evaluate_cluster(replace(HEALTHY, quorum_loss="1 of the voters 1, 2, 3 of the metadata log answer"))
+    assert found == Reconciling("BrokersUnreachable", "1 of the voters 1, 2, 3 of the metadata log answer")
+
+
 def test_an_unready_broker_that_is_being_restarted_is_not_overdue() -> None:
     assert not replace(HEALTHY, brokers=OVERDUE, outdated={2: "image"}).overdue
 
@@ -156,3 +172,20 @@ def test_problems_of_a_broker_are_read_from_its_pod() -> None:
     found = broker_pods(it, [{"metadata": metadata, "spec": {"containers": []}, "status": status}, other])
     assert found.keys() == {1}
     assert found[1].problem == "Unschedulable: 0/1 nodes; CrashLoopBackOff: ottla broker: bad setting"
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("ottla-broker:0.2.0", "0.2.0"),
+        ("ghcr.io/ottla/ottla-broker:0.2.0", "0.2.0"),
+        ("host:5000/ottla-broker:0.2.0", "0.2.0"),
+        ("host:5000/ottla-broker:0.2.0@sha256:0af1", "0.2.0"),
+        ("host:5000/ottla-broker@sha256:0af1", "sha256:0af1"),
+        ("host:5000/ottla-broker", ""),
+        ("ottla-broker", ""),
+        ("", ""),
+    ],
+)
+def test_version_of_a_broker_is_the_tag_or_the_digest_of_its_image(image: str, version: str) -> None:
+    assert image_version(image) == version

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from ottla_operator.plan.cluster_events import ClusterEvent, find_cluster_events, find_roll_start
-from ottla_operator.plan.cluster_status import ClusterObservations, ObservedBroker, availability, status_fields
+from ottla_operator.plan.cluster_status import (
+    ClusterObservations,
+    ObservedBroker,
+    availability,
+    evaluate_cluster,
+    status_fields,
+)
+from ottla_operator.plan.conditions import Reconciling
 
 BROKERS = {id_: ObservedBroker(id_, True, {}) for id_ in (1, 2, 3)}
 HEALTHY = ClusterObservations(
@@ -47,8 +54,9 @@ def test_a_roll_is_recorded_from_its_start_to_the_return_of_the_last_broker() ->
     assert events_between(first, down) == [], "its restart was recorded"
     back = after(down, brokers=BROKERS)
     assert events_between(down, back) == [("BrokerReady", "broker 1 serves; 1 broker left to restart")]
-    last = after(back, outdated={}, brokers={**BROKERS, 2: ObservedBroker(2, False, {})})
-    assert last.is_rolling and events_between(back, last) == []
+    second = replace(after(back), restarted=2)
+    last = after(second, outdated={}, brokers={**BROKERS, 2: ObservedBroker(2, False, {})})
+    assert last.is_rolling and events_between(second, last) == []
     assert events_between(last, after(last, brokers=BROKERS)) == [
         ("RollCompleted", "every broker that had to be restarted serves again"),
         ("BrokerReady", "broker 2 serves"),
@@ -75,6 +83,24 @@ def test_a_broker_that_is_lost_during_a_roll_is_recorded() -> None:
     ]
 
 
+def test_a_broker_that_crashes_after_its_restart_is_recorded() -> None:
+    rolling = replace(HEALTHY, outdated={3: "image"}, was_rolling=True)
+    crashed = after(rolling, brokers={**BROKERS, 1: ObservedBroker(1, False, {}, problem="OOMKilled")})
+    assert events_between(rolling, crashed) == [("BrokerNotReady", "broker 1 no longer serves: OOMKilled")]
+    waiting = replace(HEALTHY, brokers={**BROKERS, 2: ObservedBroker(2, False, {})}, was_rolling=True)
+    crashed = after(waiting, brokers={**waiting.brokers, 1: ObservedBroker(1, False, {})})
+    assert events_between(waiting, crashed) == [("BrokerNotReady", "broker 1 no longer serves: it is not ready")]
+
+
+def test_no_loss_is_recorded_of_a_broker_whose_pod_terminates_or_whose_process_restarts_at_once() -> None:
+    rolling = replace(HEALTHY, outdated={1: "image", 3: "image"}, was_rolling=True)
+    restarting = replace(rolling, restarted=1)
+    terminating = ObservedBroker(1, False, {}, outdated="image", is_terminating=True)
+    assert events_between(restarting, after(restarting, brokers={**BROKERS, 1: terminating})) == []
+    process = replace(restarting, brokers={**BROKERS, 1: ObservedBroker(1, False, {})})
+    assert events_between(rolling, process) == []
+
+
 def test_an_outage_and_the_recovery_are_recorded() -> None:
     offline = replace(HEALTHY, offline_partitions=2)
     assert events_between(HEALTHY, offline) == [("PartitionsOffline", "2 partitions without a leader")]
@@ -99,6 +125,15 @@ def test_a_scaling_is_recorded_once_from_start_to_end(replicas: int, message: st
 def test_a_scaling_whose_target_changes_is_recorded_again() -> None:
     scaling = replace(HEALTHY, replicas=5, scales_from=3)
     assert events_between(scaling, replace(scaling, replicas=4)) == [("ScalingStarted", "scaling from 3 to 4 brokers")]
+
+
+def test_a_scaling_that_is_reverted_leads_back() -> None:
+    grown = replace(HEALTHY, replicas=5, scales_from=3)
+    shrinking = replace(grown, replicas=3)
+    assert events_between(grown, shrinking) == [("ScalingStarted", "scaling back to 3 brokers")]
+    assert evaluate_cluster(shrinking) == Reconciling("Scaling", "back to 3 brokers")
+    for before in (shrinking, replace(HEALTHY, replicas=1, scales_from=3)):
+        assert events_between(before, HEALTHY) == [("ScalingCompleted", "scaled back to 3 brokers")]
 
 
 def test_the_end_of_a_reassignment_is_recorded_also_by_another_operator_and_if_it_was_quick() -> None:

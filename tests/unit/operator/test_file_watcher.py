@@ -7,11 +7,15 @@ from ottla_operator.local.file_watcher import watch_edits
 from tests.unit.async_tests import async_test
 
 
-async def wait_for_edit(edits: asyncio.Queue[frozenset[str]], name: str) -> None:
-    """Waits for an edit of a file of this name."""
+async def wait_for_edit(edits: asyncio.Queue[frozenset[str]], name: str) -> set[str]:
+    """Waits for an edit of a file of this name. Returns the names of all files that were reported
+    until then.
+    """
+    reported: set[str] = set()
     async with asyncio.timeout(20):
-        while not any(Path(it).name == name for it in await edits.get()):
-            pass
+        while name not in reported:
+            reported |= {Path(it).name for it in await edits.get()}
+    return reported
 
 
 async def wait_for_new_watch(edits: asyncio.Queue[frozenset[str]]) -> None:
@@ -35,14 +39,16 @@ async def test_resources_python_steps_and_given_files_are_watched(tmp_path: Path
     (tmp_path / "plain.txt").write_text("named")
     watching = asyncio.create_task(queue_edits([tmp_path, tmp_path / "plain.txt"], tmp_path / "home", stop, edits))
     await wait_for_new_watch(edits)
+    reported: set[str] = set()
     for name in ("a.yaml", "b.json", "steps.py", "plain.txt"):
         (tmp_path / "other.txt").write_text(name)
         (tmp_path / name).write_text(name)
-        await wait_for_edit(edits, name)
+        reported |= await wait_for_edit(edits, name)
     stop.set()
     await watching
-    remaining = [it for names in [edits.get_nowait() for _ in range(edits.qsize())] for it in names]
-    assert not any("other.txt" in it for it in remaining)
+    remaining = [edits.get_nowait() for _ in range(edits.qsize())]
+    reported |= {Path(it).name for names in remaining for it in names}
+    assert reported == {"a.yaml", "b.json", "steps.py", "plain.txt"}
 
 
 @async_test

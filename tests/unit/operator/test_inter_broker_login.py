@@ -21,7 +21,7 @@ from ottla_operator.plan.inter_broker_login import (
     plan_login,
 )
 from ottla_operator.plan.objects.config import common_settings
-from ottla_operator.plan.password_rotation import LoginSecret
+from ottla_operator.plan.password_rotation import LoginSecret, UnusableLogin
 from ottla_operator.resources.cluster import Cluster
 from tests.unit.operator import samples
 
@@ -130,10 +130,22 @@ def test_passwords_are_in_no_text_that_is_logged() -> None:
     assert not [it for it in texts if passwords.broker in it or passwords.operator in it]
 
 
-@pytest.mark.parametrize("changed", [{}, {"broker.password": ""}, {"broker.password": "short"}, {"rotation": "[]"}])
-def test_an_incomplete_or_invalid_secret_is_not_used(changed: dict[str, str]) -> None:
-    values = {**LoginSecret.generate().to_values(), **changed} if changed else {}
-    assert LoginSecret.parse(values) is None
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"operator.password": ""}, "operator.password: it has 0 characters; a password has at least 24 characters"),
+        ({"broker.password": "short"}, "broker.password: it has 5 characters; a password has at least 24 characters"),
+        ({"rotation": "[]"}, "rotation: it is not the state of a rotation"),
+    ],
+)
+def test_an_invalid_secret_is_not_used(changed: dict[str, str], message: str) -> None:
+    with pytest.raises(UnusableLogin, match=message):
+        LoginSecret.parse({**LoginSecret.generate().to_values(), **changed})
+
+
+def test_an_empty_secret_is_not_used() -> None:
+    with pytest.raises(UnusableLogin, match=r"broker\.password: it is missing"):
+        LoginSecret.parse({})
 
 
 def test_the_operator_goes_without_a_login_only_where_a_broker_has_none() -> None:

@@ -60,7 +60,7 @@ def test_schemas_are_a_topic_that_is_mirrored_or_left_out(sync: dict[str, bool],
 
 
 def test_the_condition_of_schemas_says_why_they_are_not_copied() -> None:
-    wanted, copied = mirror(sync={"schemas": True}), ObservedMirrorPartition("_schemas", 0, "Replicating", 5)
+    wanted, copied = mirror(sync={"schemas": True}), ObservedMirrorPartition("_schemas", 0, "Replicating", 5, lag=0)
     assert plan.schemas_condition(mirror(), [copied], ObservedMirror()) == []
     (found,) = plan.schemas_condition(wanted, [partition(), copied], ObservedMirror())
     assert (found.is_true, found.reason) == (True, "SchemasCopied")
@@ -68,6 +68,33 @@ def test_the_condition_of_schemas_says_why_they_are_not_copied() -> None:
     assert (found.is_true, found.reason) == (False, "NoSchemas")
     (found,) = plan.schemas_condition(wanted, [], ObservedMirror(refused_topics={"_schemas": "not mirrored"}))
     assert (found.is_true, found.reason) == (False, "SchemasRefused") and "not mirrored" in found.message
+
+
+@pytest.mark.parametrize(
+    ("role", "state", "lag", "reason", "message"),
+    [
+        ("Replicate", "Joining", 0, "JoiningSource", "finding the offset up to which _schemas-0 equals its source"),
+        ("Replicate", "Stopped", 0, "SourceTruncated", "_schemas-0 is stopped: why"),
+        ("Replicate", "Diverged", 0, "Diverged", "_schemas-0 is stopped: why"),
+        ("Replicate", "Unreachable", 0, "SourceUnreachable", "_schemas-0: why"),
+        ("Replicate", FAILED_OVER, 0, "JoiningSource", "_schemas has failed over and is becoming a copy again"),
+        (FAILED_OVER, "FailingOver", 0, "FailingOver", "not writable yet"),
+        (FAILED_OVER, FAILED_OVER, 0, FAILED_OVER, "open for writing"),
+        ("Paused", "Paused", 0, "Paused", "copying is paused"),
+        ("Replicate", "Replicating", 2, "Lagging", "_schemas: 2 records not copied yet"),
+        ("Replicate", "Replicating", UNKNOWN, "Lagging", "_schemas: lag of 1 partition unknown"),
+        ("Replicate", UNREPORTED, UNKNOWN, "Lagging", "_schemas: lag of 1 partition unknown"),
+    ],
+)
+def test_schemas_are_not_copied_while_their_topic_may_differ(
+    role: str, state: str, lag: int, reason: str, message: str
+) -> None:
+    copied = ObservedMirrorPartition("_schemas", 0, state, 5, lag=lag, reason="why")
+    others = [partition(lag=3), partition(1, state=UNREPORTED)]
+    (found,) = plan.schemas_condition(
+        mirror(sync={"schemas": True}, role=role), [*others, copied], ObservedMirror(source_error="no groups")
+    )
+    assert (found.is_true, found.reason) == (False, reason) and message in found.message
 
 
 def test_a_spec_becomes_settings_of_the_brokers() -> None:

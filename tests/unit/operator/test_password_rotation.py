@@ -11,6 +11,7 @@ from ottla_operator.plan.inter_broker_login import RESERVED_USERS
 from ottla_operator.plan.password_rotation import (
     PREVIOUS_LOGIN_PERIOD,
     LoginSecret,
+    UnusableLogin,
     due_rotation,
     find_outdated_brokers,
     next_rotation_step,
@@ -114,7 +115,8 @@ def test_the_secret_holds_the_state_of_the_rotation() -> None:
         assert LoginSecret.parse(secret.to_values()) == secret
     _, accept, use, _, after = rotate(LoginSecret.generate())
     for broken in ({"broker-2.password": ""}, {"rotation": '{"step": "Use"}'}, {"rotation": "no JSON"}):
-        assert LoginSecret.parse({**use.to_values(), **broken}) is None
+        with pytest.raises(UnusableLogin):
+            LoginSecret.parse({**use.to_values(), **broken})
     assert accept.digests == use.digests and after.digests < use.digests
     # Files are written one after the other, and what was written before a crash is complete.
     keys = [*use.to_values()]
