@@ -62,7 +62,7 @@ Access = tuple[str, str]
 @dataclass
 class History:
     acks: list[Ack] = field(default_factory=list)
-    # producer → acknowledged batches, with any acks
+    # producer → number of batches that were acknowledged, or sent with acks=0
     ack_counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     sent: dict[bytes, str] = field(default_factory=dict)  # value → producer, acknowledged or not
     idempotent_producers: set[str] = field(default_factory=set)  # their records must be unique and ordered

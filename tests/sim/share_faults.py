@@ -50,7 +50,7 @@ class ShareFaults:
             directions = [(node.host, other) for other in others] + [(other, node.host) for other in others]
             with self._cluster.network.links_cut(directions):
                 if await triggers.wait_until(lambda: self._has_other_leader(tp, node), ELECTED_WITHIN_S):
-                    self._cluster.trace.add_line(f"another broker leads {tp}, and {node.host} still")
+                    self._cluster.trace.add_line(f"another broker leads {tp}, and {node.host} still does")
                     await self._fetch_one_after_another(tp, members)
         finally:
             for member in members:
