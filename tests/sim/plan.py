@@ -32,9 +32,9 @@ class Plan:
     metadata log. `has_observers`: a plan of `of_observers`; fetches that voters serve to observers
     are counted. `changes_access`: ACLs, credentials and quotas change. `is_transactional`:
     transactional producers and workers run. `frequent_fault`: the fault of transactions that
-    happens more often than any other. `has_share_group`: members of a share group run; with
-    `has_dead_letters` the group has a dead-letter topic. `has_streams_group`: threads of a Kafka
-    Streams application come and go.
+    happens more often than any other; empty: none. `has_share_group`: members of a share group run;
+    with `has_dead_letters` the group has a dead-letter topic. `has_streams_group`: threads of a
+    Kafka Streams application come and go.
     """
 
     seed: int
