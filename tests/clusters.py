@@ -36,7 +36,7 @@ from tests.disks import mount_small_disk
 from tests.networks import NamespaceNetwork
 from tests.waiting import eventually
 
-# What a cluster of three brokers guarantees.
+# Replication in a cluster of three brokers.
 CLUSTER_SETTINGS = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",

@@ -74,8 +74,8 @@ class MirrorFinalChecks:
         return found
 
     def _lagging_copies(self, source_ends: Mapping[TopicPartition, int]) -> list[str]:
-        """Copies that lack records from before the end of the faults and have not stopped for
-        good.
+        """Describes copies that lack records from before the end of the faults and have not stopped
+        for good. Empty in runs with a failover or with appended offsets.
         """
         if self._setup.plan.fails_over or self._setup.plan.appended:
             return []

@@ -27,10 +27,10 @@ class ShareFaults:
     def weighted_faults(self) -> list[WeightedFault]:
         """The faults from which the nemesis draws, beside its own."""
         fault = WeightedFault(12, "fetches from two leaders", self.fetches_from_two_leaders)
-        return [fault] if self._has_followers else []
+        return [fault] if self._has_other_brokers else []
 
     @property
-    def _has_followers(self) -> bool:
+    def _has_other_brokers(self) -> bool:
         return len(self._cluster.brokers) > 1
 
     async def fetches_from_two_leaders(self, _: SimulatedBroker) -> None:
