@@ -6,7 +6,7 @@
 Settings are keyword arguments with `_` in place of `.`; they override the test settings below.
 `broker.stop()`, `.kill()` and `.start()` stop and restart the broker on the same ports and folders.
 Leaving the block kills the process and removes its temporary folder. `broker.log_tail()` returns
-what the broker printed; `tests/conftest.py` adds it to the report of a failed test.
+the end of what the broker printed; `tests/conftest.py` adds it to the report of a failed test.
 """
 
 import os
@@ -128,7 +128,7 @@ class BrokerProcess:
         ready.set()  # wakes wait_until_ready(), which then reports the exit
 
     def stop(self, within_s: float = STOPS_WITHIN_S) -> int:
-        """Sends SIGTERM and returns the exit code."""
+        """Sends SIGTERM and returns the exit code. Raises TimeoutExpired after `within_s`."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(within_s)

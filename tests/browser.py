@@ -43,8 +43,8 @@ def open_tab(browser: Browser, size: tuple[int, int] = WIDE, *, dark: bool = Fal
     """A tab without cookies. Fails at the end if a page opened a dialog or reported an error; what
     the content security policy stops is reported as one.
 
-    The tab is in a context of the browser whose former tabs are closed, if there is one. For a new
-    context the browser would start a process and compile the pages' scripts again.
+    A browser context without open tabs is used again if there is one. For a new context the browser
+    would start a process and compile the pages' scripts again.
     """
     problems: list[str] = []
     context = _unused_context(browser)

@@ -36,7 +36,7 @@ from tests.disks import mount_small_disk
 from tests.networks import NamespaceNetwork
 from tests.waiting import eventually
 
-# What a cluster of three brokers guarantees.
+# Replication in a cluster of three brokers.
 CLUSTER_SETTINGS = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -124,8 +124,8 @@ class ProcessCluster:
         return [number for number, broker in self.brokers.items() if broker.is_running]
 
     def start(self) -> None:
-        """Starts all brokers. Returns when the cluster is healthy and the quorum has three voters,
-        or one if there are fewer than three brokers.
+        """Starts all brokers. Returns when the cluster is healthy and the quorum has at least
+        three voters, or one if there are fewer than three brokers.
         """
         for broker in self.brokers.values():
             broker.spawn()
@@ -158,7 +158,7 @@ class ProcessCluster:
         return partition_states_of(self.metadata(node_id))
 
     def partition_state(self, topic: str, partition: int = 0) -> PartitionState:
-        """One partition, according to the first broker that responds. Raises LookupError."""
+        """One partition, according to the first broker that knows it. Raises LookupError."""
         for number in self.running_ids:
             try:
                 return self.partition_states(number)[topic, partition]

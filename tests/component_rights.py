@@ -128,7 +128,7 @@ def _operator_rights() -> str:
     rights = users[f"User:{OPERATOR_USERS[0]}"]
     assert all(it == rights for it in users.values())
     by_type = {
-        kind: ", ".join(camel_case(of.name) for other, of in sorted(rights) if other is kind)
+        kind: ", ".join(camel_case(operation.name) for other, operation in sorted(rights) if other is kind)
         for kind in sorted({kind for kind, _ in rights})
     }
     return "; ".join(

@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--against",
         choices=sorted(brokers.BROKERS),
         default="ottla",
-        help="broker that tests run against where they can; a test that fails against Apache Kafka is a wrong test",
+        help="broker for the tests that can run against either; a test that fails against Apache Kafka is wrong",
     )
     parser.addoption(
         "--record-responses",

@@ -75,7 +75,9 @@ def _on_s3(store: S3Server) -> dict[str, str]:
 
 
 def fetch_catalog_jars() -> None:
-    """For tests that start the server where nothing can be downloaded. Raises JarsUnavailable."""
+    """Fetches the jars for tests that start the server where nothing can be downloaded. Raises
+    JarsUnavailable.
+    """
     fetch_classpath(VERSION, COORDINATES)
     jars.ensure_jars({"s3"})
 

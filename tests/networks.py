@@ -30,7 +30,9 @@ NAMESPACE_NAME = re.compile(r"ottla-(\d+)-\d+")  # process id of the creator, ho
 
 @dataclass(frozen=True)
 class Host:
-    """`namespace` is empty for the outside. `device` is the host's end of its veth pair."""
+    """`namespace` is empty for the outside. `device` is the host's end of its veth pair, or the
+    bridge for the outside.
+    """
 
     name: str
     namespace: str

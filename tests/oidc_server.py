@@ -25,7 +25,7 @@ from tests.waiting import eventually
 SOURCE = Path(__file__).parent / "clients" / "oidc"
 CLIENTS = {"alice": "alice-secret", "bob": "bob-secret"}
 CONSOLE = ("console", "console-secret")
-"""The client as which a console logs in users, where there is one."""
+"""Id and secret of the client as which a console logs in users."""
 AUDIENCE = "kafka"
 LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
@@ -33,7 +33,7 @@ LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginMod
 @dataclass
 class OidcServer:
     """`keys_file`: a JSON Web Key Set with the private keys that sign. `authority`: of the server's
-    certificate, where it has one.
+    certificate; None without TLS.
     """
 
     url: str
@@ -100,7 +100,7 @@ def run_oidc_server(
     authority: CertificateAuthority | None = None,
 ) -> Iterator[OidcServer]:
     """`redirect_uri`: where users of the client CONSOLE come back after their login. `authority`:
-    with a server certificate for `host`; without one, there is no TLS.
+    has a server certificate for `host`; None: without TLS.
     """
     node = shutil.which("node") or skip_or_fail_in_ci("no `node` on PATH to run an OIDC server with")
     place = install_server()

@@ -58,6 +58,6 @@ def write_count(terminal: TerminalReporter, config: pytest.Config) -> None:
     count = config.stash.get(_deselected, 0)
     if count and DESELECT in config.option.markexpr:
         terminal.write_line(
-            f"{count} slow tests were left to continuous integration: `make test-all`, or pytest -m slow "
+            f"{count} slow tests were left to continuous integration; to run them: `make test-all`, or pytest -m slow "
             + " ".join(config.args)
         )

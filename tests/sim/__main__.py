@@ -3,7 +3,7 @@
 `python -m tests.sim SEED` replays one run with its trace; `--seeds N [--first K]` runs many on all
 cores. With `--mirrors` a run has two clusters, one of which mirrors the other. With `--metadata`
 only metadata are changed, and the faults are those of voters; with `--observers` there are also
-more brokers than voters, with `--access` access rules, credentials and quotas are changed. With
+more brokers than voters. With `--access`, access rules, credentials and quotas change, too. With
 `--transactions` producers and workers use transactions, with `--shares` a share group reads, with
 `--streams` threads of a Kafka Streams application come and go. With `--disable RULE` brokers run
 without this rule, and the checks should detect that.
@@ -156,7 +156,7 @@ def replay_without_rules(rules: list[DisabledRule], seed: int) -> int:
 
 
 def detect_disabled_rules(rules: list[DisabledRule], seeds: range, jobs: int) -> int:
-    """Prints the table of detections; 0 if each rule was detected by at least one seed."""
+    """Prints the table of detections. Returns 0 if each rule is detected by a seed, otherwise 1."""
     detections = detect(rules, seeds, jobs)
     for line in markdown_table(detections):
         print(line)

@@ -113,7 +113,7 @@ class AccessAdmin(SimulatedAdmin):
             name=name,
             mechanism=i8(ScramMechanism.SHA_256),
             iterations=i32(ITERATIONS),
-            salt=f"{self.name} {name}".encode(),  # of each administrator, so credentials of one user differ
+            salt=f"{self.name} {name}".encode(),  # so that credentials of one user differ by administrator
             salted_password=bytes(32),
         )
         await self._alter_credentials(client, (), (credential,))

@@ -37,7 +37,7 @@ from tests.sim.processes import SimulatedProcess
 TOPIC, SET, PREFERRED = 2, 0, 0  # resource type, config operation, election type
 TIMEOUT_S = 3.0  # of requests
 MAX_PARTITIONS = 6
-# Topic settings to change. No check depends on them.
+# Topic settings to change. Only `check_settings` depends on their values.
 SETTINGS = {
     "max.message.bytes": ("1048588", "2000000"),
     "segment.bytes": ("4096", "65536"),

@@ -118,8 +118,8 @@ class SimulatedClient:
     def record_failure(
         self, doing: str, reason: BaseException, expected_errors: frozenset[ErrorCode] = frozenset()
     ) -> None:
-        """Records a failed attempt. It is a violation if its error is one of `UNEXPECTED_ERRORS`,
-        without `expected_errors`.
+        """Records a failed attempt. It is a violation if its error is one of `UNEXPECTED_ERRORS`
+        and none of `expected_errors`.
         """
         if isinstance(reason, KafkaError) and reason.code in UNEXPECTED_ERRORS - expected_errors:
             self.record_violation(f"{doing}: {reason.code.name}: {reason.message}")

@@ -80,8 +80,8 @@ def controller_broker(cluster: SimulatedCluster) -> SimulatedBroker | None:
 
 
 def committed_voters(cluster: SimulatedCluster) -> frozenset[ReplicaKey]:
-    """The voters of the metadata log according to its leader. Empty while there is no leader or the
-    newest voter set is not committed.
+    """The voters of the metadata log according to its leader. Empty while there is no leader or a
+    record of its log, which may be a newer voter set, is not committed.
     """
     return frozenset(voter.key for voter in committed_voter_set(cluster))
 

@@ -1,9 +1,9 @@
 """A member of a consumer group that speaks the consumer protocol (KIP-848), and checks that no
 partition has two owners.
 
-It gives up the partitions that it must before it reports that. Those that it owns count as given up
-when its heartbeats have failed for a session: from then on the coordinator may remove the member at
-any time.
+It gives up partitions before it reports that it has revoked them. Those that it owns count as given
+up when its heartbeats have failed for a session: from then on the coordinator may remove the member
+at any time.
 """
 
 import asyncio

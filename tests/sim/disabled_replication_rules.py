@@ -135,7 +135,7 @@ def unclean_shutdown_ignored() -> Iterator[None]:
 
 @contextmanager
 def followers_acknowledge_before_sync() -> Iterator[None]:
-    """With flush.messages=1 a follower fetches on before its records are on the device
+    """With flush.messages=1 a follower fetches more before its records are on the device
     (rule 17).
     """
     original = ReplicaFetchers._connection_key

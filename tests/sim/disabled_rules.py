@@ -69,10 +69,10 @@ def commits_acknowledged_before_write() -> Iterator[None]:
         loop = asyncio.get_running_loop()
         if apply is not None:
             apply()
-        done = Write(loop=loop)
-        done.complete(ErrorCode.none)
+        write = Write(loop=loop)
+        write.complete(ErrorCode.none)
         loop.call_later(WRITE_DELAY_S, original, writes, records)
-        return done
+        return write
 
     with patch.object(JournalWriter, "write_records", write_records):
         yield

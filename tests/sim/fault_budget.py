@@ -46,8 +46,8 @@ class FaultBudget:
         self._wiped_voters.add(broker.node_id)
 
     def update(self) -> None:
-        """Removes brokers that are no longer at risk, and wiped voters. Called often, because being
-        in every ISR for a moment is enough.
+        """Removes brokers that are no longer at risk, and wiped voters whose old directory id the
+        voter set no longer has. Called often, because being in every ISR for a moment is enough.
         """
         for node_id in tuple(self._at_risk):
             if has_caught_up(self._cluster, self._cluster.brokers[node_id]):

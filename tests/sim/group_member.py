@@ -176,8 +176,8 @@ class Member(SimulatedClient):
             ),
         )
         raise_for_error(synced.error_code, "SyncGroup")
-        named = read_assignment(synced.assignment).assigned
-        mine = [(one.topic, partition) for one in named for partition in one.partitions]
+        assigned_topics = read_assignment(synced.assignment).assigned
+        mine = [(one.topic, partition) for one in assigned_topics for partition in one.partitions]
         self._assigned = mine
         self._record_owned(sent_at_s)
         self.workload.trace.add_line(

@@ -62,7 +62,7 @@ Access = tuple[str, str]
 @dataclass
 class History:
     acks: list[Ack] = field(default_factory=list)
-    # producer → acknowledged batches, with any acks
+    # producer → number of batches that were acknowledged, or sent with acks=0
     ack_counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     sent: dict[bytes, str] = field(default_factory=dict)  # value → producer, acknowledged or not
     idempotent_producers: set[str] = field(default_factory=set)  # their records must be unique and ordered
@@ -100,7 +100,7 @@ class History:
     def high_watermark(self, tp: TopicPartition, epoch: int) -> int:
         """The largest high watermark observed from leaders of this epoch or an older one."""
         observed = self.high_watermarks.get(tp, {})
-        return max((offset for of, offset in observed.items() if of <= epoch), default=0)
+        return max((offset for known_epoch, offset in observed.items() if known_epoch <= epoch), default=0)
 
     def record_high_watermark(self, tp: TopicPartition, epoch: int, offset: int, known_at_request: int) -> None:
         """Records a high watermark. `known_at_request` is what `high_watermark` was when the

@@ -1,7 +1,7 @@
 """Every log that a leader ever had, including records lost later.
 
 A leader epoch has one leader, whose log only grows in it. So epoch and offset identify a batch, and
-the epochs that the leader knew when it first appended in its own identify everything below. A copy
+the epochs that the leader knew at its first append identify everything below. A copy
 is valid only if it equals one of these logs from its first to its last batch.
 """
 

@@ -59,7 +59,7 @@ def leader_replicas(cluster: SimulatedCluster) -> dict[TopicPartition, LeaderRep
 
 
 def highest_watermark(cluster: SimulatedCluster, tp: TopicPartition) -> int:
-    """The highest watermark of the partition's replicas on running brokers."""
+    """The highest high watermark of the partition's replicas on running brokers; 0 without any."""
     partitions = (broker.partitions.get(*tp) for _, broker in running_brokers(cluster))
     return max((partition.log.high_watermark for partition in partitions if partition is not None), default=0)
 

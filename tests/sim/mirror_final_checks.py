@@ -74,8 +74,8 @@ class MirrorFinalChecks:
         return found
 
     def _lagging_copies(self, source_ends: Mapping[TopicPartition, int]) -> list[str]:
-        """Copies that lack records from before the end of the faults and have not stopped for
-        good.
+        """Describes copies that lack records from before the end of the faults and have not stopped
+        for good. Empty in runs with a failover or with appended offsets.
         """
         if self._setup.plan.fails_over or self._setup.plan.appended:
             return []
@@ -177,13 +177,13 @@ class MirrorFinalChecks:
             contents, starts, self._setup.appended_partitions(), keeps_records=not plan.loses_records
         )
         if plan.fails_back:
-            kept = replace(
+            history = replace(
                 self._setup.at_source.history,
                 acks=[ack for ack in self._setup.at_source.history.acks if ack.topic_partition[0] == TOPIC],
             )
             if not plan.loses_records:
-                kept = without_deleted_records(kept, starts)
-                found += check_records_are_kept_or_saved(kept, contents, saved_records(self._setup.source))
+                history = without_deleted_records(history, starts)
+                found += check_records_are_kept_or_saved(history, contents, saved_records(self._setup.source))
         elif not plan.loses_records:
             found += violations(without_deleted_records(self._setup.at_source.history, starts), contents, topics)
         return found

@@ -20,10 +20,10 @@ class MirrorPlan:
     """`appended`: records get new offsets, beside those of the target's own producers.
 
     `loses_records`: the source loses acknowledged records, so that copies diverge from it.
-    `deletes_records`: records are deleted from the start of the source's partitions,
-    `deletes_inside_batches` also inside of batches. `has_temporary_topics`: topics are created and
-    deleted at the source. `fails_over_s` and `fails_back_s` are seconds after the previous stage,
-    `faults_for_s` is the total.
+    `deletes_records`: records are deleted from the start of the source's partitions;
+    `deletes_inside_batches`: also up to offsets inside of batches. `has_temporary_topics`: topics
+    are created and deleted at the source. `fails_over_s` and `fails_back_s` are seconds after the
+    previous stage, `faults_for_s` is the total.
     """
 
     seed: int

@@ -13,7 +13,7 @@ QUORUM_SIZES = (2, 3, 3, 3, 4, 5, 5)
 QUORUM_FAULTS_FOR_S = (5.0, 15.0)
 OBSERVER_PLAN_SIZES = (7, 8, 9, 11)
 LOCK_S = 2.0  # of a record of the share group
-DEAD_LETTERS_ONE_IN = 2  # seeds with a share group, for one with a dead-letter topic
+DEAD_LETTERS_ONE_IN = 2  # one seed with a share group in this many has a dead-letter topic
 TRANSACTION_SIZES = (1, 3, 3, 3, 3, 5)
 TRANSACTION_FAULTS_FOR_S = (8.0, 18.0)
 LATE_MARKER, LATE_BATCH, NEW_MARKER_LOST = "late marker", "late batch", "leader killed with a new marker"
@@ -32,9 +32,9 @@ class Plan:
     metadata log. `has_observers`: a plan of `of_observers`; fetches that voters serve to observers
     are counted. `changes_access`: ACLs, credentials and quotas change. `is_transactional`:
     transactional producers and workers run. `frequent_fault`: the fault of transactions that
-    happens more often than any other. `has_share_group`: members of a share group run; with
-    `has_dead_letters` the group has a dead-letter topic. `has_streams_group`: threads of a Kafka
-    Streams application come and go.
+    happens more often than any other; empty: none. `has_share_group`: members of a share group run;
+    with `has_dead_letters` the group has a dead-letter topic. `has_streams_group`: threads of a
+    Kafka Streams application come and go.
     """
 
     seed: int

@@ -43,7 +43,7 @@ class ProducerSettings:
 
     `idempotent`: it resends batches with unknown outcome with the same sequence numbers; other
     producers give them up, so that their records may exist or not. `in_flight` limits requests per
-    partition. `produce_by_id`: it names topics by id where the version allows it.
+    partition. `produce_by_id`: it names topics by id instead of by name.
     """
 
     acks: int = ALL

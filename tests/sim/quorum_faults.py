@@ -136,9 +136,11 @@ class QuorumFaults:
                 node.wipe()
             else:
                 node.kill()
-            spare = len(self._cluster.brokers) > len(voters)
-            self._trace(f"{node.host}, a voter, stays stopped" + (", at most until it is replaced" if spare else ""))
-            if spare:
+            has_spare = len(self._cluster.brokers) > len(voters)
+            self._trace(
+                f"{node.host}, a voter, stays stopped" + (", at most until it is replaced" if has_spare else "")
+            )
+            if has_spare:
                 await triggers.wait_until(
                     lambda: node.node_id not in {broker for broker, _ in committed_voters(self._cluster)},
                     within_s=self._random.uniform(1, REPLACED_WITHIN_S),
@@ -269,7 +271,7 @@ def voter_problems(cluster: SimulatedCluster) -> list[str]:
         wrong.append(f"{len(voters)} brokers are voters instead of {cluster.voter_count}")
     hosts = {node.node_id: node.host for node in cluster}
     wrong += [
-        f"the voter set has broker {voter.broker} at {voter.address}, which is at {hosts[voter.broker]}"
+        f"the voter set has broker {voter.broker} at {voter.address}, and the broker is at {hosts[voter.broker]}"
         for voter in voter_set
         if voter.endpoint is None or voter.endpoint[0] != hosts.get(voter.broker)
     ]

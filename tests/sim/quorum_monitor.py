@@ -59,7 +59,7 @@ class QuorumMonitor:
                 self._check_log(node, log)
 
     def _report(self, what: str, node: SimulatedBroker, details: str) -> None:
-        """Records a problem, once for each broker."""
+        """Records a problem, each kind (`what`) once for each broker."""
         if (what, node.node_id) not in self._reported:
             self._reported.add((what, node.node_id))
             self._trace.record_problem(f"{what}: {details}")

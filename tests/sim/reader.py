@@ -19,7 +19,7 @@ WRITTEN_BY_BROKERS = ("__", "dlq.")  # names of topics whose records no producer
 
 
 class Reader(SimulatedClient):
-    """Reads all records that a consumer can read of topics to which producers send, and the
+    """Reads all records that a consumer can read from the topics to which producers send, and the
     committed offsets of all groups.
     """
 

@@ -90,9 +90,9 @@ class ReplicaMonitor:
 
     def _check_high_watermark(self, which: tuple[Any, ...], log: PartitionLog, least: int | None = None) -> None:
         now = log.high_watermark
-        before, of = self._high_watermarks.get(which, (0, log))
+        before, former_log = self._high_watermarks.get(which, (0, log))
         # A replica that was reassigned and assigned again has a new log.
-        if of is log and now < (before if least is None else min(before, least)):
+        if former_log is log and now < (before if least is None else min(before, least)):
             self._trace.record_problem(
                 f"broker {which[0]}: the high watermark of {which[2:]} fell from {before} to {now}"
             )

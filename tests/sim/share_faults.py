@@ -27,10 +27,10 @@ class ShareFaults:
     def weighted_faults(self) -> list[WeightedFault]:
         """The faults from which the nemesis draws, beside its own."""
         fault = WeightedFault(12, "fetches from two leaders", self.fetches_from_two_leaders)
-        return [fault] if self._has_followers else []
+        return [fault] if self._has_other_brokers else []
 
     @property
-    def _has_followers(self) -> bool:
+    def _has_other_brokers(self) -> bool:
         return len(self._cluster.brokers) > 1
 
     async def fetches_from_two_leaders(self, _: SimulatedBroker) -> None:
@@ -50,7 +50,7 @@ class ShareFaults:
             directions = [(node.host, other) for other in others] + [(other, node.host) for other in others]
             with self._cluster.network.links_cut(directions):
                 if await triggers.wait_until(lambda: self._has_other_leader(tp, node), ELECTED_WITHIN_S):
-                    self._cluster.trace.add_line(f"another broker leads {tp}, and {node.host} still")
+                    self._cluster.trace.add_line(f"another broker leads {tp}, and {node.host} still does")
                     await self._fetch_one_after_another(tp, members)
         finally:
             for member in members:

@@ -36,8 +36,8 @@ DEAD_LETTER_TOPIC = "dlq.sharers"
 
 class ShareGroupAdmin(SimulatedAdmin):
     async def configure_group(self, *, has_dead_letters: bool) -> None:
-        """Sets where the group begins, and with dead letters its topic for them and share.version,
-        before its first member joins.
+        """Sets the offset at which the group begins; with `has_dead_letters` also raises
+        share.version and sets the dead-letter topic. Called before the first member joins.
         """
         configs = {"share.auto.offset.reset": "earliest"}
         if has_dead_letters:

@@ -152,8 +152,8 @@ def own_garbage() -> Iterator[None]:
 
 
 def close_loop(loop: SimulatedLoop) -> None:
-    """Closes the coroutines of dead processes without printing what their `finally` blocks
-    raise."""
+    """Closes the loop and the coroutines of its processes, without printing what their `finally`
+    blocks raise."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

@@ -70,7 +70,9 @@ class TransactionHistory:
         return transaction
 
     def record_init(self, producer: str, instance: int, epoch: int) -> None:
-        """The coordinator decides which instance is newer, because their requests overlap."""
+        """Records the epoch that the coordinator gave to an instance. It tells which instance is
+        newer, because their requests overlap.
+        """
         epochs = self.first_epochs[producer]
         if epoch in epochs.values():
             self.record_violation(f"zombie: two instances of {producer} were given epoch {epoch}")
@@ -86,7 +88,7 @@ class TransactionHistory:
 
     def last_stable_offset(self, tp: TopicPartition, epoch: int) -> int:
         """The largest that was observed from leaders of this epoch or an older one."""
-        return max((offset for of, offset in self.last_stable_offsets[tp].items() if of <= epoch), default=0)
+        return max((offset for known, offset in self.last_stable_offsets[tp].items() if known <= epoch), default=0)
 
     def record_last_stable_offset(self, tp: TopicPartition, epoch: int, offset: int, known_at_request: int) -> None:
         """`known_at_request`: value of `last_stable_offset` when the request was sent."""

@@ -35,7 +35,7 @@ class SentMarker:
 
     def has_next_transaction(self) -> bool:
         """True if the producer's next transaction is open in the partition."""
-        return find_open_transaction(self.leader, self.at, self.producer_id) > self.first_offset
+        return find_open_transaction_offset(self.leader, self.at, self.producer_id) > self.first_offset
 
 
 class SentBatch(NamedTuple):
@@ -47,7 +47,7 @@ class SentBatch(NamedTuple):
     base_sequence: int
 
 
-def find_open_transaction(leader: SimulatedBroker, at: TxnPartition, producer_id: int) -> int:
+def find_open_transaction_offset(leader: SimulatedBroker, at: TxnPartition, producer_id: int) -> int:
     """First offset of the producer's open transaction in the partition, `NO_OFFSET` if there is
     none."""
     partition = None if leader.broker is None else leader.broker.partitions.get(*at)
@@ -60,7 +60,7 @@ def find_sent_markers(leader: SimulatedBroker, markers: Sequence[WritableTxnMark
         for topic in marker.topics:
             for partition in topic.partition_indexes:
                 at, producer_id = TxnPartition(topic.name, int(partition)), int(marker.producer_id)
-                yield SentMarker(leader, at, producer_id, find_open_transaction(leader, at, producer_id))
+                yield SentMarker(leader, at, producer_id, find_open_transaction_offset(leader, at, producer_id))
 
 
 def read_markers(piece: bytes) -> Sequence[WritableTxnMarker]:

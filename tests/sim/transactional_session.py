@@ -334,7 +334,7 @@ class TransactionalSession:
                     raise AbortableError(is_outcome_unknown=is_unknown) from reason
                 self.owner.record_failure(f"{self.name}: {doing}", reason)
                 self.owner.forget_coordinator(self.transactional_id, key_type=TRANSACTION_KEY_TYPE)
-                # After these errors a coordinator or leader may have done what was requested.
+                # After any other error a coordinator or leader may have done what was requested.
                 is_unknown |= reason.code is not ErrorCode.concurrent_transactions
             except (OSError, TimeoutError) as reason:
                 self.owner.record_failure(f"{self.name}: {doing}", reason)

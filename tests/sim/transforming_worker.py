@@ -31,7 +31,9 @@ ABORT_ONE_IN = 10  # transactions per abort, on average
 
 
 class TransformingWorker(Member):
-    """Outputs go to `outputs`, one partition for each of the input topic."""
+    """`outputs`: the topic of the output records. Each is sent to the partition with the same index
+    as that of its input.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """A fault that kills the leader of a partition while it alone has the end marker of a transaction.
 
 The marker is held up until no follower's fetch waits at the leader, and fetches that are sent from
-then on arrive after the kill. What the leader does with the marker is lost with it, and the
+then on arrive after the kill. What the leader does with the marker is lost with the leader, and the
 transaction is open at the next leader: the coordinator must repeat the marker, and readers must not
 have passed the transaction. Markers to the next leader are late, so that requests of readers reach
 it first.

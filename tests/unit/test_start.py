@@ -77,7 +77,7 @@ def test_crc32c_is_loaded_without_its_package() -> None:
     assert run_python(PRINT_CRC) == f"{0xE3069283} False\n"
 
 
-def test_crc32c_is_imported_from_a_package_with_other_modules(tmp_path: Path) -> None:
+def test_crc32c_is_imported_if_the_package_has_another_layout(tmp_path: Path) -> None:
     (tmp_path / "crc32c.py").write_text("crc32c = len")
     assert run_python(PRINT_CRC, tmp_path) == "9 True\n"
 

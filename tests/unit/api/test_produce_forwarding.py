@@ -1,4 +1,4 @@
-"""Produce at a former leader, which forwards to the new leader, a second server."""
+"""Produce requests to a former leader, which forwards them to a second server, the new leader."""
 
 import asyncio
 from collections.abc import Iterator

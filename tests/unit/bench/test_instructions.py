@@ -4,13 +4,13 @@ from bench.instructions import PYTHON, InstructionCounter, compare
 
 
 def add(numbers: list[int]) -> int:
-    found = 0
+    total = 0
     for number in numbers:
-        found += number
-    return found
+        total += number
+    return total
 
 
-def count(numbers: list[int]) -> int:
+def count_instructions_of_add(numbers: list[int]) -> int:
     counter = InstructionCounter()
     with counter:
         add(numbers)
@@ -18,10 +18,14 @@ def count(numbers: list[int]) -> int:
 
 
 def test_instructions_are_counted_alike_in_each_run() -> None:
-    none, one, three = count([]), count([1]), count([1, 2, 3])
+    none, one, three = (
+        count_instructions_of_add([]),
+        count_instructions_of_add([1]),
+        count_instructions_of_add([1, 2, 3]),
+    )
     assert 0 < none < one
     assert three - one == 2 * (one - none)
-    assert count([1, 2, 3]) == three
+    assert count_instructions_of_add([1, 2, 3]) == three
 
 
 def test_counts_stand_beside_those_of_the_release() -> None:

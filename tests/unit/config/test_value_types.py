@@ -141,5 +141,5 @@ def test_invalid_listeners_are_rejected(text: str) -> None:
         parse_listeners(text)
 
 
-def test_largest_default_is_in_range() -> None:
+def test_largest_32_bit_integer_is_in_range() -> None:
     assert integer().parse(str(MAX_INT32)) == MAX_INT32

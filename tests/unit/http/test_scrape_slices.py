@@ -33,7 +33,7 @@ MANY: Final = 2_000
 HOUR_MS: Final = "3600000"
 MAX_LINES: Final = MANY // 2
 """Limit of the lines of one function that run in one iteration of the event loop: fewer than one
-line for each of MANY. Functions are counted each by itself, because timers that a busy machine has
+line for each of MANY. Each function is counted by itself, because timers that a busy machine has
 delayed run in the same iteration.
 """
 

@@ -50,7 +50,7 @@ class SourceLog:
     epoch: int = 0
 
     def write(self) -> None:
-        """Writes one batch, one transaction, or an offset gap."""
+        """Writes one batch, one transaction, two overlapping ones, or an offset gap."""
         kind = self.random.choice(["plain", "plain", "committed", "aborted", "both", "hole"])
         self.epoch += self.random.random() < 0.1
         if kind == "hole":

@@ -109,7 +109,7 @@ def test_unresponsive_coordinator_does_not_block_other_groups() -> None:
     assert source.requested_groups[-2:] == ["c", "a"], "only one unresponsive coordinator is tried per run"
 
 
-def test_unresponsive_coordinator_of_the_target_is_not_the_sources() -> None:
+def test_unresponsive_coordinator_of_the_target_is_an_error_of_the_target() -> None:
     source, target = FakeCluster({"a": 6, "b": 7}), FakeCluster()
     target.errors["a"] = TimeoutError()
     sync = GroupOffsetSync(("*",), cast(Client, source), cast(Client, target))

@@ -50,10 +50,10 @@ def raising(error: BaseException) -> Callable[..., Any]:
 def test_error_is_that_of_the_cluster_that_raised_it(
     monkeypatch: pytest.MonkeyPatch, at_source: bool, here: bool, expected: MirrorProblems
 ) -> None:
-    async def found(*_: object) -> Any:
+    async def return_none(*_: object) -> Any:
         return None
 
-    controller = SimpleNamespace(sync_acls=raising(SECURITY_DISABLED) if here else found)
+    controller = SimpleNamespace(sync_acls=raising(SECURITY_DISABLED) if here else return_none)
     image, client = cast(Any, SimpleNamespace(acls={})), cast(Client, ClosedClient())
     sync = MirrorSynchronizer(cast(Any, controller), image, cast(Any, None), "id", lambda _: client)
 
@@ -62,7 +62,7 @@ def test_error_is_that_of_the_cluster_that_raised_it(
 
     monkeypatch.setattr(MirrorConfig, "source_client", lambda *_: ClosedClient())
     monkeypatch.setattr(MirrorSynchronizer, "_sync_topics", sync_topics)
-    monkeypatch.setattr(synchronizer, "fetch_topic_acls", raising(SECURITY_DISABLED) if at_source else found)
+    monkeypatch.setattr(synchronizer, "fetch_topic_acls", raising(SECURITY_DISABLED) if at_source else return_none)
     monkeypatch.setattr(synchronizer, "plan_acl_sync", lambda *_: AclChanges({}, (uuid4(),)))
     monkeypatch.setattr(asyncio, "sleep", raising(asyncio.CancelledError()))
     assert asyncio.run(synchronize_once(sync)) == expected

@@ -96,8 +96,8 @@ class Model:
         """A follower leaves the ISR, unless it is the only one there."""
         others = [one for one in self.state.isr if one != self.state.leader]
         if len(others) > 1:
-            gone = self.random.choice(others)
-            self.commit(isr=tuple(one for one in self.state.isr if one != gone))
+            leaving = self.random.choice(others)
+            self.commit(isr=tuple(one for one in self.state.isr if one != leaving))
 
     def restart(self) -> None:
         """A process is killed and restarts with the content of its files."""

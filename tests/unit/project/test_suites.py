@@ -54,7 +54,7 @@ def test_make_test_leaves_out_slow_tests_and_nothing_else() -> None:
     assert commands_of("test").replace('-m "not slow"', "") == commands_of("test-all")
 
 
-def test_each_suite_has_a_target_that_runs_a_part_of_make_test() -> None:
+def test_each_suite_has_a_target_that_runs_its_part_of_make_test_all() -> None:
     tested = files_run_by("test-all")
     for suite in ("unit", "clients", "spark", "e2e"):
         assert files_run_by(suite) == {file for file in tested if file.is_relative_to(ROOT / "tests" / suite)}

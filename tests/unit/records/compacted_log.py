@@ -21,7 +21,7 @@ CONFIG = LogConfig(cleanup_compact=True, cleanup_delete=False, segment_bytes=409
 
 
 class RenameHookDisk(OsDisk):
-    """Calls `at_rename` with the number of each rename, before it."""
+    """Calls `at_rename` before each rename, with the number of the rename."""
 
     def __init__(self) -> None:
         self.renames = 0

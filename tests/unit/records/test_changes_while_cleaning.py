@@ -71,7 +71,7 @@ def test_cancelled_cleaning_stops_without_leftovers(compacted: CompactedLog) -> 
 
 
 def test_io_max_bytes_per_second_paces_cleaning(tmp_path: Path) -> None:
-    """At 1000 bytes a second the test would take too long, so the sleeps are counted."""
+    """At 1000 bytes a second the test would take too long, so delays are recorded and not slept."""
     compacted = CompactedLog(tmp_path, cleaner_config=CleanerConfig(io_max_bytes_per_second=1000))
     compacted.fill()
     size = compacted.log.size

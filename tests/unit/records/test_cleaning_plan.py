@@ -44,7 +44,7 @@ def test_the_active_segment_is_never_cleaned() -> None:
 
 
 @pytest.mark.parametrize(("stable", "end"), [(199, 100), (200, 200), (150, 100), (250, 200), (300, 300), (99, None)])
-def test_range_ends_at_the_last_stable_offset(stable: int, end: int | None) -> None:
+def test_range_ends_with_the_last_segment_below_the_last_stable_offset(stable: int, end: int | None) -> None:
     dirty = plan_cleaning(segments(10, 10, 10, 10), stable=stable)
     assert (dirty.end if dirty else None) == end
 

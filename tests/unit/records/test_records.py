@@ -191,7 +191,7 @@ def test_endless_varint_is_rejected() -> None:
         list(iter_record_spans(b"\xff" * 1_000_000, 1))
 
 
-def test_error_names_an_undefined_codec() -> None:
+def test_undefined_codec_is_unsupported() -> None:
     batch = encode_batch([Record(1, b"", b"")])
     header = replace(parse_batch_header(batch), attributes=6)
     with pytest.raises(KafkaError) as refusal:

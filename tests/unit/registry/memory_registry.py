@@ -30,6 +30,7 @@ class Registry:
             self.state.apply(decoded)
 
     def register(self, subject: str, schema: Schema, **wanted: int) -> tuple[int, int]:
+        """Returns the version and the id. `wanted`: the `id` and `version` of an import."""
         registration = Registration(subject, schema, wanted.get("id"), wanted.get("version"))
         planned = plan_schema_registration(self.state, registration)
         if isinstance(planned, NewVersion):

@@ -136,8 +136,8 @@ def test_compatible_schemas_can_be_read_and_avros_own_checker_agrees(random: Ran
     their_result = checker.get_compatibility(
         avro.schema.parse(json.dumps(reader)), avro.schema.parse(json.dumps(writer))
     )
-    theirs = their_result.compatibility is avro.compatibility.SchemaCompatibilityType.compatible
-    assert is_compatible == theirs, (reader, writer, their_result.messages)
+    is_compatible_for_avro = their_result.compatibility is avro.compatibility.SchemaCompatibilityType.compatible
+    assert is_compatible == is_compatible_for_avro, (reader, writer, their_result.messages)
     if is_compatible:
         parsed_writer, parsed_reader = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
         for _ in range(3):

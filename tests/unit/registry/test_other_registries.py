@@ -79,8 +79,8 @@ def add_normal_forms(state: RegistryState, subject: str, schema: Schema) -> byte
     """As `SchemaRegistry.find_normal_form` does."""
     versions = state.foreign_versions(subject, schema.type)
     for version in versions:
-        known = state.contexts[context_of(subject)].normal_forms
-        known[version.id] = normal_form(state, subject, version.schema)
+        normal_forms = state.contexts[context_of(subject)].normal_forms
+        normal_forms[version.id] = normal_form(state, subject, version.schema)
     return normal_form(state, subject, schema) if versions else None
 
 

@@ -197,7 +197,7 @@ async def test_failed_start_creates_no_clean_shutdown_file(tmp_path: Path) -> No
     points = (tmp_path / "recovery-point-offset-checkpoint").read_text()
     assert "t 0 1" in points
     state = tmp_path / "__cluster_metadata-0" / "quorum-state"
-    kept = state.read_text()
+    original_text = state.read_text()
     voters = [{"broker": broker, "directory": str(UUID(int=broker))} for broker in (1, 2)]
     state.write_text(json.dumps({"epoch": 1, "isr": voters}))
     for was_clean in (True, False):
@@ -207,7 +207,7 @@ async def test_failed_start_creates_no_clean_shutdown_file(tmp_path: Path) -> No
             await run()
         assert marker.exists() is was_clean
         assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == points
-    state.write_text(kept)
+    state.write_text(original_text)
     async with run_broker(tmp_path) as broker:
         assert readable_values(broker, "t", 0) == [b"v"]
 

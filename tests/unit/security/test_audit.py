@@ -38,19 +38,19 @@ def numbers_of(lines: list[str]) -> list[int]:
 
 
 class SlowFile:
-    """A file that accepts data when `is_writable` is set. `fails`: how many of the next appends
-    raise OSError.
+    """A file that accepts data when `is_writable` is set. `failures_left`: how many of the next
+    appends raise OSError.
     """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.is_writable = asyncio.Event()
-        self.fails = 0
+        self.failures_left = 0
 
     async def append(self, data: bytes) -> None:
         await self.is_writable.wait()
-        if self.fails:
-            self.fails -= 1
+        if self.failures_left:
+            self.failures_left -= 1
             raise OSError(28, "No space left on device")
         self.lines += data.decode().splitlines()
 
@@ -99,7 +99,7 @@ async def test_file_that_cannot_be_written_loses_its_lines_and_later_ones_are_wr
 ) -> None:
     file = SlowFile()
     file.is_writable.set()
-    file.fails = 1
+    file.failures_left = 1
     audit = FileAudit(file.append)
     audit.record(event(1))
     await audit.close()

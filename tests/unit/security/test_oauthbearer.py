@@ -46,8 +46,8 @@ CLAIMS: dict[str, Any] = {"sub": "alice@example.com", "iat": NOW, "exp": NOW + D
 def token(*, key: Any = RSA_KEY, algorithm: str = "RS256", headers: Any = None, **claims: Any) -> str:
     """A signed token with CLAIMS and `claims`, without those that are None."""
     given = {name: value for name, value in (CLAIMS | claims).items() if value is not None}
-    named = {"kid": "ec" if key is EC_KEY else "rsa"} if headers is None else headers
-    encoded: str = jwt.encode(given, key, algorithm=algorithm, headers=named)
+    token_headers = {"kid": "ec" if key is EC_KEY else "rsa"} if headers is None else headers
+    encoded: str = jwt.encode(given, key, algorithm=algorithm, headers=token_headers)
     return encoded
 
 

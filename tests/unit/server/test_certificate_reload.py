@@ -47,9 +47,9 @@ def write_keystore(file: Path, certificate: Path, key: Path) -> None:
 
 def replace_file(file: Path, text: str) -> None:
     """Replaces a file in one step, as Kubernetes replaces a mounted Secret."""
-    written = file.with_suffix(".new")
-    written.write_text(text)
-    written.replace(file)
+    new_file = file.with_suffix(".new")
+    new_file.write_text(text)
+    new_file.replace(file)
 
 
 def serial_number(connection: RawConnection) -> str:

@@ -27,8 +27,8 @@ def quotas(clock: Clock | None = None, **settings: str) -> ConnectionQuotas:
         "inter.broker.listener.name": "BROKERS",
     }
     config = Config.of(base | {name.replace("_", "."): value for name, value in settings.items()})
-    used = clock or Clock()
-    return ConnectionQuotas(config, ClientQuotaManager(QuotaWindows(), used), used)
+    quota_clock = clock or Clock()
+    return ConnectionQuotas(config, ClientQuotaManager(QuotaWindows(), quota_clock), quota_clock)
 
 
 def test_listener_has_a_limit_of_its_own() -> None:

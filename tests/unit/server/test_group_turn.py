@@ -1,5 +1,5 @@
-"""Heartbeats are served after the other requests of groups, and many of them get a share of the
-time. Responses are sent together, in the order of each connection.
+"""Heartbeats are served after the other requests of groups; if they are many, they get a share of
+the time. Responses are sent together, in the order of each connection.
 """
 
 import asyncio

@@ -32,12 +32,12 @@ class Lines:
         self.logger.addHandler(handler)
 
     @property
-    def text(self) -> list[str]:
+    def texts(self) -> list[str]:
         return self._stream.getvalue().splitlines()
 
     @property
     def json(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.text]
+        return [json.loads(line) for line in self.texts]
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_secrets_are_masked_in_both_formats(text: str, masked: str | None) -> No
     for formatter in (TextFormatter("%(message)s"), JsonFormatter()):
         lines = Lines(formatter)
         lines.logger.error("%s", text)
-        assert "hunter2" not in "".join(lines.text)
+        assert "hunter2" not in "".join(lines.texts)
 
 
 @pytest.mark.usefixtures("restore_logging")

@@ -22,7 +22,9 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limi
 
 
 def buffer_and_limit(connection: Connection) -> tuple[int, int]:
-    """SO_RCVBUF, of which Linux returns twice what was set, and the limit of the window."""
+    """The size set by SO_RCVBUF, of which Linux returns twice as much, and the limit of the
+    window.
+    """
     sock = connection._transport.get_extra_info("socket")
     return (
         sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2,

@@ -93,12 +93,14 @@ async def test_responses_have_the_order_of_requests(broker: SmallBroker) -> None
     broker.add_topic("a")
     server = create_server(broker)
     connection = await RawConnection.open(await start_listening(server))
-    wait = fetch_request({("a", 0): 0}, wait_ms=200, min_bytes=1 << 20)
+    waiting_fetch = fetch_request({("a", 0): 0}, wait_ms=200, min_bytes=1 << 20)
     for correlation in range(0, 40, 4):
         connection.send(ApiKey.PRODUCE, 9, correlation, produce_request({("a", 0): batch(b"1")}))
         connection.send(ApiKey.API_VERSIONS, 4, correlation + 1, API_VERSIONS_REQUEST)
         connection.send(ApiKey.PRODUCE, 9, correlation + 2, produce_request({("a", 0): batch(b"2")}))
-        connection.send(ApiKey.FETCH, 12, correlation + 3, fetch_request({("a", 0): 0}) if correlation else wait)
+        connection.send(
+            ApiKey.FETCH, 12, correlation + 3, fetch_request({("a", 0): 0}) if correlation else waiting_fetch
+        )
     received = [int.from_bytes((await connection.receive())[:4]) for _ in range(40)]
     assert received == list(range(40))
     await server.close()

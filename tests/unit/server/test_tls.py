@@ -88,9 +88,9 @@ async def test_a_downgrade_to_an_older_tls_version_or_to_none_is_refused(
         await connect_with_tls(port, older)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(API_VERSIONS_REQUEST)
-    answered = await reader.read()
+    answer = await reader.read()
     writer.close()
-    assert answered[:1] in (b"", b"\x15"), "nothing but an alert of TLS"
+    assert answer[:1] in (b"", b"\x15"), "nothing but an alert of TLS"
     await wait_until(lambda: not server.connections)
     await server.close()
 

@@ -86,7 +86,7 @@ def test_closed_port_refuses_and_killed_process_closes_connections() -> None:
     run_on_network(main)
 
 
-def test_cut_link_hangs_both_sides_and_delivers_when_restored() -> None:
+def test_data_on_a_cut_link_arrives_when_the_link_is_restored() -> None:
     async def main(loop: SimulatedLoop, network: SimulatedNetwork) -> None:
         await serve_echo(loop)
         reader, writer = await connect()

@@ -20,7 +20,9 @@ def create_reader(scratch: bytearray | None = None, claims: list[int] | None = N
 
 
 def feed(frames: FrameReader, data: bytes, piece: int) -> list[bytearray]:
-    """Feeds the stream in pieces of at most `piece` bytes, as a socket fills the buffer."""
+    """Feeds the stream in pieces of at most `piece` bytes, as a socket fills the buffer. Returns
+    the frames.
+    """
     found = []
     while data:
         buffer = frames.get_buffer()
