@@ -69,7 +69,7 @@ def build_crd(kind: CustomResourceKind) -> Json:
         schema["x-kubernetes-validations"] = rules
     if config_schema := CONFIG_SCHEMAS.get(kind.name):
         config = schema["properties"]["spec"]["properties"]["config"]
-        del config["additionalProperties"]  # excludes properties
+        del config["additionalProperties"]  # not allowed beside `properties`
         config |= config_schema
     return crd
 

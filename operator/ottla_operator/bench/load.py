@@ -1,4 +1,4 @@
-"""The load of `ottla bench`: what it writes, reads and times, by the connections of one client.
+"""The load of `ottla bench`: what one process writes, reads and times.
 
 The phase produce encodes one batch and sends it again and again, so that the brokers are measured
 rather than Python's encoding. At most one Produce and one Fetch request of a partition are in
@@ -28,9 +28,9 @@ PROBE_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`record_bytes`: of a value; records have no key. `batch_bytes`: values of one batch.
-    `max_bytes`: after which producing ends, whatever time is left. `latency_rate`: records per
-    second.
+    """`seconds`: longest duration of each phase. `record_bytes`: size of a value; records have no
+    key. `batch_bytes`: size of the values of one batch. `max_bytes`: size of all values that the
+    phase produce writes, at most. `latency_rate`: records per second.
     """
 
     seconds: float
@@ -73,7 +73,7 @@ class Bench:
         """Writes to every partition until the time is over or `max_bytes` are written. Raises
         KafkaError.
         """
-        load, found = self._load, Throughput()
+        load, throughput = self._load, Throughput()
         batch = encode_batch(
             [Record(int(time.time() * 1000), None, os.urandom(load.record_bytes)) for _ in range(load.batch_records)]
         )
@@ -84,14 +84,14 @@ class Bench:
             while elapsed_s() < load.seconds and left >= size:
                 left -= size
                 await self._append(partition, batch)
-                found.add(elapsed_s(), load.batch_records, size)
+                throughput.add(elapsed_s(), load.batch_records, size)
 
-        await self._run_on_all(write, found)
-        return found
+        await self._run_on_all(write, throughput)
+        return throughput
 
     async def consume(self, starts: Sequence[int], ends: Sequence[int]) -> Throughput:
         """Reads every partition from its start to its end, or until the time is over."""
-        found = Throughput()
+        throughput = Throughput()
 
         async def read(partition: int, elapsed_s: Callable[[], float]) -> None:
             offset = starts[partition]
@@ -101,16 +101,16 @@ class Bench:
                 for _, header in iter_batches(records):
                     count += header.next_offset - max(offset, header.base_offset)
                     offset = header.next_offset
-                found.add(elapsed_s(), count, len(records))
+                throughput.add(elapsed_s(), count, len(records))
 
-        await self._run_on_all(read, found)
-        return found
+        await self._run_on_all(read, throughput)
+        return throughput
 
     async def measure_latency(self, end: int) -> Latency:
         """Writes single records at a steady rate to partition 0, whose end is `end`, and reads
         them as a consumer that waits for records.
         """
-        load, found = self._load, Latency()
+        load, latency = self._load, Latency()
         loop = asyncio.get_running_loop()
         sent_s: dict[int, float] = {}
         count = max(1, int(load.seconds * load.latency_rate))
@@ -122,7 +122,7 @@ class Bench:
                 await asyncio.sleep(max(0.0, first_s + number / load.latency_rate - loop.time()))
                 began_s = sent_s[end + number] = loop.time()
                 await self._append(0, encode_batch([Record(int(time.time() * 1000), None, value)]))
-                found.acknowledged_ms.append((loop.time() - began_s) * 1000)
+                latency.acknowledged_ms.append((loop.time() - began_s) * 1000)
 
         async def read() -> None:
             offset = end
@@ -132,15 +132,17 @@ class Bench:
                 for _, header in iter_batches(records):
                     for at in range(max(offset, header.base_offset), header.next_offset):
                         if at in sent_s:
-                            found.received_ms.append((now_s - sent_s.pop(at)) * 1000)
+                            latency.received_ms.append((now_s - sent_s.pop(at)) * 1000)
                     offset = header.next_offset
 
         await run_together(write(), read())
-        return found
+        return latency
 
-    async def _run_on_all(self, work: Callable[[int, Callable[[], float]], Awaitable[None]], found: Throughput) -> None:
-        """Does the work on all partitions at once, and sets how long it took. `work`: of a
-        partition; its second argument returns the seconds since the start.
+    async def _run_on_all(
+        self, work: Callable[[int, Callable[[], float]], Awaitable[None]], throughput: Throughput
+    ) -> None:
+        """Does the work on all partitions at once, and sets the durations of `throughput`. `work`
+        takes a partition and a function that returns the seconds since the start.
         """
         loop = asyncio.get_running_loop()
         began_s, cpu_s = loop.time(), time.process_time()
@@ -149,7 +151,7 @@ class Bench:
             return loop.time() - began_s
 
         await run_together(*(work(partition, elapsed_s) for partition in self.partitions))
-        found.seconds, found.cpu_s = elapsed_s(), time.process_time() - cpu_s
+        throughput.seconds, throughput.cpu_s = elapsed_s(), time.process_time() - cpu_s
 
     async def _append(self, partition: int, batch: bytes) -> None:
         request = build_produce(self._topic, partition, batch, acks=ALL_REPLICAS, timeout_s=REQUEST_TIMEOUT_S)
@@ -167,7 +169,7 @@ class Bench:
 
 
 async def run_together(*works: Awaitable[None]) -> None:
-    """Raises the first error, after the other works are cancelled."""
+    """Runs `works` concurrently. Raises the first error, after the others are cancelled."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.gather(*tasks)

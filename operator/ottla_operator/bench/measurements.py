@@ -35,7 +35,7 @@ class Throughput:
 
     @property
     def bytes_per_second(self) -> list[float]:
-        """By interval, without the last, which may be a short one."""
+        """By interval. The last one may be short and is left out, unless it is the only one."""
         return [size / INTERVAL_S for size in self.by_interval[:-1] or self.by_interval]
 
     @property

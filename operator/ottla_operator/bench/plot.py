@@ -11,8 +11,9 @@ EIGHTHS: Final = len(BLOCKS) - 1
 def plot(
     values: Sequence[float], label: Callable[[float], str], *, width: int = 60, height: int = 6, seconds: float = 0.0
 ) -> list[str]:
-    """Lines of bars from 0 to the largest value, which the first line names as `label` does.
-    `seconds`: what the last bar's end stands for. More values than `width` are averaged.
+    """Lines of text with a bar for each value. The last line is labelled with 0 and the first with
+    the highest bar's value. `seconds`: time at the right end of the axis; 0 for no time axis. More
+    than `width` values are averaged.
     """
     bars = shrink(values, width)
     top = max(bars, default=0.0)

@@ -67,7 +67,7 @@ def create_authority(name: str, number: int, validity: Validity) -> Authority:
 def read_authority(number: int, certificate: str, key: str) -> Authority:
     """Raises InvalidPem."""
     found, private = _read_pair(certificate, key)
-    if _pem_bytes(private.public_key()) != _pem_bytes(found.public_key()):
+    if _public_key_der(private.public_key()) != _public_key_der(found.public_key()):
         raise InvalidPem("has a key that does not belong to its certificate")
     return Authority(number, _validity(found), certificate, key)
 
@@ -95,7 +95,7 @@ def read_certificate(certificate: str, key: str, authorities: Collection[Authori
         found, private = _read_pair(certificate, key)
     except InvalidPem:
         return None
-    if _pem_bytes(private.public_key()) != _pem_bytes(found.public_key()):
+    if _public_key_der(private.public_key()) != _public_key_der(found.public_key()):
         return None
     issuer = next((it.number for it in authorities if _is_issued_by(found, it)), 0)
     return IssuedCertificate(_validity(found), issuer, _names(found), found.subject.rfc4514_string())
@@ -198,7 +198,7 @@ def _read_pair(certificate: str, key: str) -> tuple[x509.Certificate, ec.Ellipti
     try:
         return found, serialization.load_pem_private_key(key.encode(), None)
     except (ValueError, TypeError):
-        raise InvalidPem("has no private key in PEM (-----BEGIN PRIVATE KEY-----), without a password") from None
+        raise InvalidPem("has no unencrypted private key in PEM (-----BEGIN PRIVATE KEY-----)") from None
 
 
 def _is_issued_by(certificate: x509.Certificate, authority: Authority) -> bool:
@@ -254,5 +254,5 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
     return str(key.private_bytes(encoding, form, serialization.NoEncryption()).decode())
 
 
-def _pem_bytes(key: ec.EllipticCurvePublicKey) -> bytes:
+def _public_key_der(key: ec.EllipticCurvePublicKey) -> bytes:
     return bytes(key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))

@@ -208,7 +208,7 @@ def explain_(
     allowed, reason = _decide(config, explanation, str(client_principal), (resource.kind, code))
     principals = (str(client_principal), f"{client_principal.kind}:{WILDCARD}")
     applicable = [it for it in explanation.matching if it.principal in principals]
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "principal": str(client_principal),
         "host": host,
         "operation": camel_case(code.name),
@@ -218,21 +218,21 @@ def explain_(
         "rules": [_row(it) | {"decides": it == explanation.deciding} for it in sorted(applicable, key=_order)],
     }
     if output is not OutputFormat.table:
-        print_document(found, output)
+        print_document(document, output)
     else:
-        print_fields({key: value for key, value in found.items() if key != "rules"})
+        print_fields({key: value for key, value in document.items() if key != "rules"})
         if applicable:
             print()
-            print_rows(found["rules"], {**COLUMNS, "decides": "DECIDES"}, output)
+            print_rows(document["rules"], {**COLUMNS, "decides": "DECIDES"}, output)
     if not allowed:
         raise typer.Exit(1)
 
 
 def _decide(
-    config: acls.AuthorizationConfig, found: Explanation, principal: str, right: tuple[ResourceType, Operation]
+    config: acls.AuthorizationConfig, explanation: Explanation, principal: str, right: tuple[ResourceType, Operation]
 ) -> tuple[bool, str]:
-    """Returns whether the brokers allow the operation, and the reason. `right`: the operation, and
-    the type of its resource.
+    """Returns whether the brokers allow the operation, and the reason. `right`: the type of the
+    resource, and the operation.
     """
     if not config.is_enabled:
         return True, "the brokers have no authorizer (authorizer.class.name): every request is allowed"
@@ -240,9 +240,9 @@ def _decide(
         return True, f"{principal} is one of super.users"
     if right in config.restricted.get(principal, ()):
         return True, f"restricted.super.users allows it to {principal}"
-    if found.deciding is not None:
-        return found.verdict is Verdict.ALLOWED, f"rule: {describe_entry(found.deciding)}"
-    if found.verdict is Verdict.NO_MATCHING_ENTRY:
+    if explanation.deciding is not None:
+        return explanation.verdict is Verdict.ALLOWED, f"rule: {describe_entry(explanation.deciding)}"
+    if explanation.verdict is Verdict.NO_MATCHING_ENTRY:
         if config.allow_if_no_acl:
             return True, "no rule matches the resource, and allow.everyone.if.no.acl.found is true"
         return False, "no rule matches the resource"

@@ -1,4 +1,4 @@
-"""The commands of `ottla`. Each but `broker`, which `main` runs, is in the module of its name,
+"""The commands of `ottla`. `main` runs `broker`. Each other command is in the module of its name,
 which is imported when the command is run.
 """
 

@@ -110,7 +110,7 @@ async def _print_records(
     format_record: FormatRecord,
     group: str | None,
 ) -> None:
-    """Prints records up to `ends`, or until `count` are printed; None: without end. Commits the
+    """Prints records up to `ends`, or until `count` are printed; None is no limit. Commits the
     offsets of printed records for `group` at intervals.
     """
     loop = asyncio.get_running_loop()

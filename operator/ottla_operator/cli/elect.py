@@ -50,11 +50,11 @@ def elect(
             if not selected or any(topic == name and partition in (None, index) for name, partition in selected)
         }
         if not needed:
-            which = "selected partition" if selected else "partition"
+            subject = "selected partition" if selected else "partition"
             reason = (
-                f"every {which} has a leader"
+                f"every {subject} has a leader"
                 if unclean
-                else f"every {which} is led by its preferred replica, if in sync"
+                else f"every {subject} is led by its preferred replica, if in sync"
             )
             print(f"nothing to elect: {reason}")
             return []

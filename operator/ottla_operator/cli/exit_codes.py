@@ -1,4 +1,4 @@
-"""Exit codes, and exceptions as one line on stderr."""
+"""Exit codes, and errors as lines on stderr."""
 
 import asyncio
 import sys

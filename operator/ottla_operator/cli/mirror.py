@@ -75,11 +75,11 @@ def failover(
         return await mirrors.describe_mirrored_partitions(client, await _check_exists(client, name))
 
     partitions = call_brokers(bootstrap, command_config, observe)
-    missing = sum(max(it.lag, 0) for it in partitions)
-    unknown = sum(it.lag == plan.UNKNOWN for it in partitions)
+    missing_count = sum(max(it.lag, 0) for it in partitions)
+    unknown_count = sum(it.lag == plan.UNKNOWN for it in partitions)
     if dry_run or not yes:
         print_rows([_row(name, it) for it in partitions], COLUMNS, output)
-    losses = _describe_losses(partitions, missing, unknown)
+    losses = _describe_losses(partitions, missing_count, unknown_count)
     if dry_run:
         if output is OutputFormat.table:
             print(losses)
@@ -91,16 +91,18 @@ def failover(
     if output is OutputFormat.table:
         print(f"mirror {name} is failing over; `ottla mirror status {name}` shows the first writable offsets")
     else:
-        print_document({"mirror": name, "role": plan.FAILED_OVER, "missing": missing, "unknown": unknown}, output)
+        document = {"mirror": name, "role": plan.FAILED_OVER, "missing": missing_count, "unknown": unknown_count}
+        print_document(document, output)
 
 
-def _describe_losses(partitions: list[plan.ObservedMirrorPartition], missing: int, unknown: int) -> str:
-    """Describes the records that the target would not have after a failover, the partitions whose
-    lag is unknown, and those whose source does not respond.
+def _describe_losses(partitions: list[plan.ObservedMirrorPartition], missing_count: int, unknown_count: int) -> str:
+    """Says how many records the target would not have after a failover (`missing_count`), of how
+    many partitions the lag is unknown (`unknown_count`), and of how many the source does not
+    respond.
     """
-    text = f"{format_count(missing, 'record')} of the source {'is' if missing == 1 else 'are'} not copied"
-    if unknown:
-        text += f"; the lag of {format_count(unknown, 'partition')} is unknown"
+    text = f"{format_count(missing_count, 'record')} of the source {'is' if missing_count == 1 else 'are'} not copied"
+    if unknown_count:
+        text += f"; the lag of {format_count(unknown_count, 'partition')} is unknown"
     unreachable = [it for it in partitions if it.state == plan.UNREACHABLE and it.silent_seconds != plan.UNKNOWN]
     if unreachable:
         longest = max(it.silent_seconds for it in unreachable)

@@ -124,7 +124,7 @@ def produce(
         raise typer.BadParameter("--resume and --if-empty exclude each other")
     if not resume and (partitions_file or partitions):
         raise typer.BadParameter("--partitions and --partitions-file need --resume")
-    of_values = {
+    value_options = {
         "--key-separator": key_separator,
         "--key-field": key_field,
         "--timestamp-field": timestamp_field,
@@ -132,8 +132,8 @@ def produce(
         "--header": header,
     }
     if lines is not None:
-        if given := [option for option, value in of_values.items() if value is not None]:
-            raise typer.BadParameter(f"--lines and {given[0]} exclude each other: its records have their own")
+        if given := [option for option, value in value_options.items() if value is not None]:
+            raise typer.BadParameter(f"--lines and {given[0]} exclude each other: each line has its own")
         read, source = json_record_reader(topic), lines
     elif topic is not None:
         read = value_reader(

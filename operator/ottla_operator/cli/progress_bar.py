@@ -30,7 +30,7 @@ class ProduceProgress(Protocol):
 @contextmanager
 def produce_progress(quiet: bool, total: int | None, size: int | None) -> Iterator[ProduceProgress]:
     """Shows the progress of writing records. `total`: number of records to write. `size`: bytes of
-    input. Either may be unknown.
+    input. None for what is unknown.
     """
     if quiet:
         yield NoProgress()

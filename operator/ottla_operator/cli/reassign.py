@@ -164,8 +164,8 @@ def _check_brokers_up(inputs: ReassignmentInputs, ids: Iterable[int], where: str
 
 
 async def _cancel(client: KafkaClient, names: Sequence[str], dry_run: bool) -> None:
-    every = await reassignments.list_reassignments(client)
-    ongoing = {partition: it for partition, it in every.items() if not names or partition[0] in names}
+    all_ongoing = await reassignments.list_reassignments(client)
+    ongoing = {partition: it for partition, it in all_ongoing.items() if not names or partition[0] in names}
     if not ongoing:
         print(f"there are no reassignments{' of these topics' if names else ''}")
         return

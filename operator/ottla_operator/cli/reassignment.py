@@ -34,7 +34,7 @@ Watch = Annotated[
     typer.Option(
         "--watch",
         "-w",
-        help="Show the progress until it is complete, then elect preferred leaders and remove the throttle.",
+        help="Show the progress to the end, then elect preferred leaders and remove the throttle.",
     ),
 ]
 
@@ -123,8 +123,8 @@ async def execute_moves(
 
 
 async def watch_reassignments(client: KafkaClient, targets: dict[TopicPartition, tuple[int, ...]]) -> None:
-    """Shows the progress until it is complete, then elects preferred leaders and removes the
-    throttle.
+    """Shows the progress until the reassignments are complete, then elects preferred leaders and
+    removes the throttle.
 
     Raises CommandError if a partition does not have its target replicas.
     """

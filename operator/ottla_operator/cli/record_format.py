@@ -60,8 +60,8 @@ def json_record_reader(topic: str | None) -> LineReader:
         if (to := line.topic or topic) is None:
             raise InvalidLine("the record has no topic, and the command line names none")
         headers = tuple((name, None if it is None else it.encode()) for name, it in line.headers.items())
-        at = now_ms if line.timestamp is None else _time_ms(line.timestamp)
-        return AddressedRecord(to, line.partition, Record(at, key, value, headers))
+        timestamp_ms = now_ms if line.timestamp is None else _time_ms(line.timestamp)
+        return AddressedRecord(to, line.partition, Record(timestamp_ms, key, value, headers))
 
     return read
 
@@ -81,10 +81,10 @@ def value_reader(
     objects, and these fields are the key or the timestamp.
     """
     separator = key_separator.encode() if key_separator is not None else None
-    fixed = tuple((key, value.encode()) for key, value in headers)
+    encoded_headers = tuple((key, value.encode()) for key, value in headers)
 
     def read(text: bytes, now_ms: int) -> AddressedRecord:
-        key, value, at = None, text, now_ms
+        key, value, timestamp_ms = None, text, now_ms
         if separator is not None:
             key, found, value = text.partition(separator)
             if not found:
@@ -94,8 +94,8 @@ def value_reader(
             if key_fields:
                 key = "|".join(_text(_field(fields, it)) for it in key_fields).encode()
             if timestamp_field:
-                at = _time_ms(_field(fields, timestamp_field))
-        return AddressedRecord(topic, partition, Record(at, key, value, fixed))
+                timestamp_ms = _time_ms(_field(fields, timestamp_field))
+        return AddressedRecord(topic, partition, Record(timestamp_ms, key, value, encoded_headers))
 
     return read
 

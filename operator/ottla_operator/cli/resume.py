@@ -1,8 +1,8 @@
 """`ottla produce --resume` and `--if-empty`: skip the records that an earlier run has written.
 
 A partition gets the records of its lines in order, so its log end offset is the number of its lines
-to skip, as long as each line goes to the same partition again. Records that have been deleted since
-are counted too. For keys that means the same number of partitions, even if the topic has more by
+to skip. It also counts records that have been deleted since. Each line has to go to the same
+partition again. Keys do so only with the same number of partitions, even if the topic has more by
 now; PartitionCounts remembers that number.
 """
 
@@ -34,7 +34,7 @@ class PartitionCounts:
     """Number of partitions of each topic when its first record was written, in a file if there is a
     path.
 
-    A topic that was re-created has another id and is forgotten.
+    The number of a topic that was re-created is forgotten, because the topic has another id.
     """
 
     path: Path | None
@@ -48,7 +48,7 @@ class PartitionCounts:
         self._counts = counts if isinstance(counts, dict) else {}
 
     def get(self, topic: topics.TopicDescription) -> int | None:
-        """None if no count is stored for this topic, or a larger one than it has partitions."""
+        """None if no count is stored for this topic, or it has fewer partitions than stored."""
         match self._counts.get(topic.name):
             case {"id": id_, "partitions": int(count)} if id_ == str(topic.id) and 1 <= count <= len(topic.partitions):
                 return count

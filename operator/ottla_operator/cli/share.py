@@ -80,13 +80,13 @@ def _group_document(
         ],
         "partitions": [
             {
-                "topic": at[0],
-                "partition": at[1],
+                "topic": partition[0],
+                "partition": partition[1],
                 "start": offset.start_offset,
                 "lag": offset.lag,
-                "members": sum(at in member.partitions for member in group.members),
+                "members": sum(partition in member.partitions for member in group.members),
             }
-            for at, offset in sorted(offsets.items())
+            for partition, offset in sorted(offsets.items())
         ],
     }
 

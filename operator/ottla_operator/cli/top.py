@@ -42,9 +42,9 @@ KEYS: Final = {
     "\x7f": BACKSPACE,
     "\b": BACKSPACE,
 }
-"""Escape sequences that a terminal sends for keys that are not letters, and their names."""
+"""What a terminal sends for keys that are not letters → the key's name."""
 SEQUENCE: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]?")
-"""What a terminal sends for such a key, with parameters such as `5` of PageUp and a final byte."""
+"""An escape sequence of a key, with parameters such as `5` of PageUp, and a final byte."""
 
 Event: TypeAlias = str | ClusterSample | KafkaError | Unreachable
 """A key, a sample, or the error that prevented a sample."""

@@ -27,7 +27,7 @@ IDS: Final = ("broker", "partition", "leader")
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Changes per second between two samples; none if `previous` is None."""
+    """Changes per second between two samples; 0 if `previous` is None."""
 
     previous: ClusterSample | None
     now: ClusterSample
@@ -37,21 +37,21 @@ class Rates:
         return 0.0 if self.previous is None else self.now.at_s - self.previous.at_s
 
     def all_records(self) -> float:
-        """Records that were written to all partitions."""
+        """Records per second that were written to all partitions."""
         return sum(map(self.records, self.now.ends))
 
     def records(self, partition: TopicPartition) -> float:
-        """Records that were written to the partition."""
+        """Records per second that were written to the partition."""
         return self._rate(self.previous.ends if self.previous else {}, self.now.ends, partition)
 
     def consumed(self, group: str, partition: TopicPartition) -> float:
-        """Records of the partition that the group has committed."""
+        """Records per second by which the group's committed offset advanced."""
         before = self.previous.committed.get(group, {}) if self.previous else {}
         return self._rate(before, self.now.committed.get(group, {}), partition)
 
     def bytes_by_topic(self) -> Mapping[str, float]:
-        """Growth of the leaders' logs. A log that shrank, because segments were deleted, counts as
-        0."""
+        """Bytes per second by which the leaders' logs grew. A log that shrank, because segments
+        were deleted, counts as 0. Empty if `previous` is None."""
         if self.previous is None or self.elapsed_s <= 0:
             return {}
         before, grown = _leader_sizes(self.previous), Counter[str]()
@@ -63,7 +63,7 @@ class Rates:
         self, before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int], partition: TopicPartition
     ) -> float:
         """0 if the offset went back, because the partition was created again or offsets were reset,
-        and 0 if a sample lacks it.
+        and 0 if a sample lacks the partition.
         """
         if partition not in before or partition not in after or self.elapsed_s <= 0:
             return 0.0

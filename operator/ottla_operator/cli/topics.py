@@ -43,8 +43,8 @@ def list_(
     """List topics."""
 
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
-        every = await topics.list_topics(client)
-        shown = [it for it in every if internal or not (it.is_internal or it.name.startswith("__"))]
+        all_topics = await topics.list_topics(client)
+        shown = [it for it in all_topics if internal or not (it.is_internal or it.name.startswith("__"))]
         ends = await offsets.list_reachable_offsets(client, shown, LATEST_TIMESTAMP)
         starts = await offsets.list_reachable_offsets(client, shown, EARLIEST_TIMESTAMP)
         brokers = await cluster.list_broker_ids(client)

@@ -169,9 +169,9 @@ def find_hanging(
 
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
         found = await (topics.require_topics(client, topic) if topic else _all_topics(client))
-        searched = [_keep_partitions_on(it, broker) for it in found.values()]
+        selected = [_keep_partitions_on(it, broker) for it in found.values()]
         hanging = await transactions.find_hanging_transactions(
-            client, await cluster.list_broker_ids(client), searched, silent_since_ms=_now_ms() - age_ms
+            client, await cluster.list_broker_ids(client), selected, silent_since_ms=_now_ms() - age_ms
         )
         return [
             {"topic": it.topic, "partition": it.partition, "transactionalId": transactional_id} | _producer_row(it)
@@ -273,7 +273,7 @@ def _producer_row(producer: ActiveProducer) -> dict[str, Any]:
 async def _find_producer(
     client: KafkaClient, partition: topics.TopicDescription, start_offset: int
 ) -> tuple[int, int, int]:
-    """Producer id, its epoch and its coordinator's, of the open transaction that began at the
+    """Producer id, producer epoch and coordinator epoch of the open transaction that began at the
     offset. Raises CommandError if there is none.
     """
     for producer in await transactions.describe_producers(client, [partition]):

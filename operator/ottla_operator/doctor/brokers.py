@@ -142,6 +142,6 @@ async def _certificate_expiry(host: str, port: int, context: ssl.SSLContext) -> 
 
 
 async def _examine_partitions(client: KafkaClient) -> Finding:
-    every = await topics.list_topics(client)
-    problems = cluster.find_partition_problems(every, await reassignments.list_reassignments(client))
-    return evaluate_partitions(sum(len(topic.partitions) for topic in every), problems)
+    all_topics = await topics.list_topics(client)
+    problems = cluster.find_partition_problems(all_topics, await reassignments.list_reassignments(client))
+    return evaluate_partitions(sum(len(topic.partitions) for topic in all_topics), problems)

@@ -65,8 +65,8 @@ async def create_acls(
 
 
 async def delete_acls(client: KafkaClient, filters: Sequence[AclFilter]) -> int:
-    """Deletes what the filters select. Returns how many entries there were. Raises KafkaError for
-    the first error.
+    """Deletes the entries that the filters select. Returns their number. Raises KafkaError for the
+    first error.
     """
     deleted = 0
     for some in _split_into_requests(filters):

@@ -11,7 +11,7 @@ from ottla_broker.wire.errors import ErrorCode, KafkaError, describe_os_error
 T = TypeVar("T")
 
 BROKER_TIMEOUT_S: Final = 10.0
-"""Timeout of a request that each broker is sent, so that a broker that hangs does not delay the
+"""Timeout of a request that is sent to each broker, so that a broker that hangs does not delay the
 results of the others.
 """
 
@@ -45,7 +45,7 @@ class KafkaClient:
         return await self._await(self._client.send_to_controller(request))
 
     async def send_to_coordinator(self, group: str, request: Any) -> Any:
-        """Sends to the coordinator of a consumer group."""
+        """Sends to the coordinator of a group of any kind."""
         return await self._await(self._client.send_to_coordinator(group, request))
 
     async def send_to_transaction_coordinator(self, transactional_id: str, request: Any) -> Any:

@@ -27,7 +27,7 @@ NO_PIPELINES: Final = (ErrorCode.invalid_request, ErrorCode.cluster_authorizatio
 class ClusterSample:
     """`at_s`: event loop time. `starts`, `ends`: log start and log end of the partitions whose
     leaders respond. `committed`: by group, the offsets that it has committed. `pipelines`: reports
-    by name; none of a cluster that is not Ottla, and for users who may not describe them."""
+    by name; empty if the brokers are not Ottla's, or the user may not describe pipelines."""
 
     at_s: float
     cluster: ClusterDescription
@@ -59,8 +59,8 @@ async def take_sample(client: KafkaClient) -> ClusterSample:
 
 
 async def _list_committed(client: KafkaClient, names: Sequence[str]) -> dict[str, Mapping[TopicPartition, int]]:
-    """Committed offsets by group, without groups that were deleted meanwhile or whose coordinator
-    is moving.
+    """Committed offsets by group, without groups whose offsets cannot be read now, such as those
+    whose coordinator is moving. Raises KafkaError GROUP_AUTHORIZATION_FAILED.
     """
     permits = asyncio.Semaphore(MAX_OFFSET_REQUESTS)
 

@@ -52,9 +52,9 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """`kind`: the protocol of the member, classic, consumer or streams. `epoch` and `target`, the
-    partitions that the coordinator has assigned to it and that it may not own yet, are None in a
-    classic group."""
+    """`kind`: the protocol of the member, classic, consumer or streams. `target`: the partitions
+    that the coordinator has assigned to it, even if it does not own them yet. `epoch` and `target`
+    are None in a classic group."""
 
     id: str
     client_id: str
@@ -112,7 +112,7 @@ async def describe_group(client: KafkaClient, group: str) -> GroupDescription:
 
 async def find_described_group(client: KafkaClient, group: str, request: Any) -> Any:
     """The group in the response to a request that describes one group of one protocol. None for a
-    group of another protocol or that does not exist, and for a broker without the protocol."""
+    group of another protocol, one that does not exist, and a broker without the protocol."""
     response = await none_on_error(client.send_to_coordinator(group, request), ErrorCode.unsupported_version)
     if response is None:
         return None

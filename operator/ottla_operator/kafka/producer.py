@@ -175,7 +175,7 @@ class Producer:
             by_leader: dict[int, dict[TopicPartition, bytes]] = defaultdict(dict)
             for partition, batch in unsent.items():
                 by_leader[self._leaders[partition[0]][partition[1]]][partition] = batch
-            responses = await asyncio.gather(*(self._produce(leader, found) for leader, found in by_leader.items()))
+            responses = await asyncio.gather(*(self._produce(leader, it) for leader, it in by_leader.items()))
             errors = {partition: error for response in responses for partition, error in response.items()}
             for partition in unsent.keys() - errors.keys():
                 del unsent[partition]

@@ -65,8 +65,8 @@ async def list_topics(client: KafkaClient) -> list[TopicDescription]:
 
 
 async def describe_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, TopicDescription]:
-    """Those of the named topics that exist. Raises KafkaError, but not for topics that do not
-    exist; `require_topics` does.
+    """The named topics, without those that do not exist or have an invalid name (see
+    `require_topics`). Raises KafkaError for other errors of a topic.
     """
     wanted = tuple(names)
     if not wanted:

@@ -198,9 +198,9 @@ async def _describe_producers_of(
 async def find_hanging_transactions(
     client: KafkaClient, brokers: Iterable[int], topics: Iterable[TopicDescription], *, silent_since_ms: int
 ) -> list[tuple[ActiveProducer, str | None]]:
-    """Open transactions that no coordinator will end, each with the producer's transactional id,
-    None if no coordinator knows it. `silent_since_ms`: those that have written
-    later are ignored; a coordinator ends what is older than `transaction.max.timeout.ms`.
+    """Open transactions that no coordinator will end, each with its transactional id (None if no
+    coordinator knows its producer). `silent_since_ms`: transactions with a later record are
+    ignored; a coordinator ends those that are older than `transaction.max.timeout.ms`.
     """
     open_ = [
         it

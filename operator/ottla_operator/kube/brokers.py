@@ -156,12 +156,12 @@ class PodPlatform:
         so that the event is recorded once.
         """
         template = stateful_set["spec"]["template"]["metadata"] if stateful_set else {}
-        if not (asked_at := (template.get("annotations") or {}).get(names.KUBECTL_RESTARTED_AT)):
+        if not (requested_at := (template.get("annotations") or {}).get(names.KUBECTL_RESTARTED_AT)):
             return
         message = (
-            f"kubectl rollout restart (at {asked_at}) restarts no broker: the operator restarts them "
+            f"kubectl rollout restart (at {requested_at}) restarts no broker: the operator restarts them "
             "one at a time, each "
-            f"when all partitions can spare it. Set spec.restartAt: {asked_at} in Cluster {cluster.name}"
+            f"when all partitions can spare it. Set spec.restartAt: {requested_at} in Cluster {cluster.name}"
         )
         await self.events.record(resource, "RolloutRestartIgnored", message, is_warning=True)
         change = {"spec": {"template": {"metadata": {"annotations": {names.KUBECTL_RESTARTED_AT: None}}}}}
@@ -191,8 +191,9 @@ class PodPlatform:
     async def _maintain_certificates(
         self, resource: Json, cluster: Cluster, observed: ClusterObjects, broker_count: int
     ) -> tuple[CertificateStatus | None, str]:
-        """Returns the status of the certificates of the Cluster's own authority, and why they
-        cannot be renewed. Raises Blocked if there are no certificates to start brokers with.
+        """Returns the status of the certificates of the Cluster's own authority; None, and the
+        reason, if they cannot be renewed. Raises Blocked if there are no certificates to start
+        brokers with.
         """
         node_ips = [it.node_ip for it in observed.pods.values()]
         alternative_names = certificate_names(cluster, broker_ids(broker_count), _addresses(observed), node_ips)

@@ -40,7 +40,7 @@ class InternalCertificates:
         return issued
 
     async def _read(self, cluster: Cluster, name: str) -> Json | None:
-        """Raises SecretUnusable if it is another's."""
+        """Raises SecretUnusable if the Secret is not the operator's."""
         found = await get_secret(self.api, cluster.metadata.namespace, name)
         if found is not None and not is_managed(found):
             raise SecretUnusable(

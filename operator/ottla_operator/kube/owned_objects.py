@@ -73,7 +73,7 @@ class OwnedObjects:
         )
 
     async def apply_all(self, desired: Iterable[Json], observed: ClusterObjects) -> None:
-        """Applies what differs, puts Services and ConfigMaps into `observed`. Raises Blocked."""
+        """Applies what differs. Puts Services and ConfigMaps into `observed`. Raises Blocked."""
         await asyncio.gather(*(self._apply_observed(it, observed) for it in desired))
 
     async def _apply_observed(self, desired: Json, observed: ClusterObjects) -> None:
@@ -105,7 +105,7 @@ class OwnedObjects:
 
 
 def owner_reference(resource: Json) -> Json:
-    """The reference of an object to its owner `resource`, with which Kubernetes deletes it."""
+    """The reference to `resource` in an object that it owns, and that is deleted after it."""
     return {
         "apiVersion": resource["apiVersion"],
         "kind": resource["kind"],

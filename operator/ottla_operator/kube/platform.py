@@ -53,8 +53,8 @@ class KubePlatform:
     # Resources.
 
     async def find_cluster(self, key: Key) -> Json | None:
-        """Asks the API server if the cache has none: right after a start watches have not shown
-        everything.
+        """The cached Cluster, or else that of the API server: right after a start, the cache may
+        not be complete.
         """
         return self.cache.clusters.get(key) or await self.api.get(CLUSTER, key.namespace, key.name)
 

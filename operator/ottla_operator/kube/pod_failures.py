@@ -1,6 +1,4 @@
-"""Reads why pods are not created or do not become ready from events, for reasons that no status
-shows.
-"""
+"""Reads from events why pods are not created or do not become ready, where no status shows it."""
 
 import datetime
 from dataclasses import replace

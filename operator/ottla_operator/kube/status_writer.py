@@ -46,9 +46,9 @@ class StatusWriter:
             resource["metadata"]["resourceVersion"] = written["metadata"]["resourceVersion"]
 
     async def _apply(self, resource: Json, status: Json) -> Json | None:
-        """Returns the resulting resource; None if it was deleted. Raises ApiError; for a conflict
-        after ATTEMPTS. A resource that was created in its place must not get the status, so the
-        version is sent: the API server ignores a uid here.
+        """Returns the resulting resource; None if it was deleted. Raises ApiError; for conflicts
+        only after ATTEMPTS. A resource that was created in its place must not get the status, so
+        the version is sent: the API server ignores a uid here.
         """
         metadata = resource["metadata"]
         target = {key: metadata[key] for key in ("name", "namespace", "resourceVersion") if key in metadata}

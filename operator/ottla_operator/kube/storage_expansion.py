@@ -1,5 +1,5 @@
-"""Expands the brokers' disks in place: patches the volume claims, and deletes the StatefulSet,
-whose claim template cannot change, without its pods, so that it is recreated.
+"""Expands the brokers' disks in place: patches the volume claims, and deletes the StatefulSet
+without its pods, so that it is recreated, because its claim template cannot change.
 """
 
 import asyncio

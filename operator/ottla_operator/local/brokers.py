@@ -307,8 +307,8 @@ class BrokerProcesses:
             self.on_change()
 
     def _report_console(self) -> None:
-        ready = (it.console for _, it in sorted(self.by_id.items()) if it.is_ready and it.console)
-        console = next(ready, "")
+        consoles = (it.console for _, it in sorted(self.by_id.items()) if it.is_ready and it.console)
+        console = next(consoles, "")
         if console not in ("", self._console) and not self._is_console_served():
             self._console = console
             self.view.say(f"console of cluster {self.name}: http://{console}", "info")

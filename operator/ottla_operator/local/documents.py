@@ -265,8 +265,8 @@ def _find_conflicts(documents: list[Document]) -> Iterator[str]:
 
 
 def find_incompatible_resources(documents: Sequence[Document]) -> Iterator[str]:
-    """Resources that cannot be fulfilled together: Topics with more replicas than their Cluster has
-    brokers, and Secrets that listeners and consoles cannot use.
+    """Problems of resources that cannot be fulfilled together: Topics with more replicas than their
+    Cluster has brokers, and Secrets that listeners and consoles cannot use.
     """
     clusters = {it.name: it for it in documents if it.kind == "Cluster"}
     for document in documents:

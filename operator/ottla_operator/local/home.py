@@ -15,7 +15,7 @@
 .ottla/<cluster>/<id>/console            host:port of its console
 .ottla/<cluster>/<id>/registry           host:port of its schema registry
 .ottla/<cluster>/users.json              users with credentials, rules or quotas of a User
-.ottla/<cluster>/users/<name>/           for a user's clients: password, client.properties, …
+.ottla/<cluster>/users/<secret>/         for a user's clients: password, client.properties, …
 .ottla/<cluster>/loaded-<hash>.json      of a load script: what it has loaded; also its `limit-…`
                                          and, for each topic, its `partitions-…`
 .ottla/<cluster>/pipelines/<name>/       checkpoint, progress.jsonl, process.json, output.log; also
@@ -118,14 +118,14 @@ def _has_cluster(folder: Path) -> bool:
 
 
 def write_state(folder: Path, count: int, state: ReconcileState) -> None:
-    found = {
+    document = {
         "present": list(range(1, count + 1)),
         "spread": sorted(state.spread_over),
         "settings": dict(state.cluster_settings),
         "throttled": sorted(state.throttled_topics),
         "founding": state.is_founding,
     }
-    replace_file(folder / "brokers.json", json.dumps(found, indent=2))
+    replace_file(folder / "brokers.json", json.dumps(document, indent=2))
 
 
 def write_certificates(folder: Path, certificates: ListenerCertificates) -> tuple[Path, bool]:

@@ -3,9 +3,9 @@ records as JSON lines, and `ottla produce --lines - --resume` writes them to top
 
 An interrupted load resumes exactly where it ended, because its lines come in the same order every
 time and each partition knows how many it has, even if partitions were added meanwhile. A completed
-load is remembered with the script's hash and the ids of the topics, and is not run again, also not
+load is remembered with the script's hash and the ids of the topics, and is not run again, not even
 for topics that are described later: once partitions were added, the number of records in a
-partition says nothing.
+partition no longer tells which of its lines are written.
 """
 
 import asyncio

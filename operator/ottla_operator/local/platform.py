@@ -239,8 +239,8 @@ class LocalPlatform:
     # Schemas.
 
     async def registry_access(self, cluster: Cluster, brokers: BrokerAccess) -> RegistryAccess:
-        """The certificate's authority is checked and its names are not: one of a Secret need not
-        name 127.0.0.1.
+        """Clients check the authority of the registry's certificate but not its names: a
+        certificate from a Secret need not name 127.0.0.1.
         """
         processes = self.clusters[cluster.name]
         authorities = processes.read_authorities() if cluster.registry_has_tls else ""

@@ -76,11 +76,13 @@ def render(view: LiveView, height: int) -> RenderableType:
     """All tables. Topics that do not fit into `height` lines are only counted, but at least
     MIN_TOPIC_ROWS are shown.
     """
-    others = len(view.brokers) + 2 * len(view.pipelines) + 2 * len(view.mirrors) + len(view.loads) + len(view.moving)
-    others += 2 * len(view.schemas)
+    other_lines = (
+        len(view.brokers) + 2 * len(view.pipelines) + 2 * len(view.mirrors) + len(view.loads) + len(view.moving)
+    )
+    other_lines += 2 * len(view.schemas)
     tables = [_brokers(view)]
     if view.topics:
-        tables.append(_topics(view, max(MIN_TOPIC_ROWS, height - RESERVED_LINES - others)))
+        tables.append(_topics(view, max(MIN_TOPIC_ROWS, height - RESERVED_LINES - other_lines)))
     if view.schemas:
         tables.append(_schemas(view))
     if view.mirrors:

@@ -111,9 +111,9 @@ class TopicMetrics:
         starts: Mapping[TopicPartition, int],
         elapsed_s: float,
     ) -> dict[str, int]:
-        """Returns each topic's sum of log ends, which grows by one with every record. For a topic
-        with a partition without a leader it is the previous sum, and the row keeps its number of
-        records and its rate.
+        """Updates the topics' rows. Returns each topic's sum of log ends, which grows by one with
+        every record. For a topic with a partition without a leader it is the previous sum, and the
+        row keeps its number of records and its rate.
         """
         existing = {it.name for it in found}
         for cluster, name in [*self.view.topics]:

@@ -105,7 +105,7 @@ def _variable(variable: Variable) -> JsonObject:
 
 
 def _place_panels(dashboard: Dashboard) -> Iterator[JsonObject]:
-    """Panels from left to right, in rows of equal height."""
+    """Panels from left to right, in lines that are as high as their highest panel."""
     number = x = y = height = 0
     for row in dashboard.rows:
         y, x, height = y + height, 0, 0

@@ -41,7 +41,7 @@ class RestartDelays:
 
 BROKER_RESTARTS: Final = RestartDelays(1.0, 2.0, 30.0, 60.0)
 PIPELINE_RESTARTS: Final = RestartDelays(1.0, 10.0, 300.0, 600.0)
-"""As a kubelet's CrashLoopBackOff, almost at once, then after 10 s, doubling up to five minutes."""
+"""Like a kubelet's CrashLoopBackOff: almost at once, then after 10 s, doubling up to 5 minutes."""
 
 
 @dataclass(frozen=True, slots=True)

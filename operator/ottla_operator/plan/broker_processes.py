@@ -90,8 +90,8 @@ def plan_broker_processes(
     serves_registry: bool = False,
 ) -> tuple[BrokerProcessPlan, ...]:
     """Every broker of every cluster, in the order of clusters. `home`: holds one folder for each
-    cluster. `existing`: cluster → how many brokers it still has, where that is more than its spec
-    asks for. `certificates`: cluster → the folder of its listeners' certificates, where they have
+    cluster. `existing`: cluster → how many brokers it has, which may be more than its spec asks
+    for. `certificates`: cluster → the folder of its listeners' certificates, where they have
     TLS. `logins`: cluster → the folder of the inter-broker login, where brokers have one.
     `serves_registry`: whether clusters whose spec does not say so serve a schema registry."""
     used_ports: set[int] = set()
@@ -157,10 +157,10 @@ def _plan_broker(
 ) -> BrokerProcessPlan:
     ports = {it.name: _next_free(it.port, used_ports) for it in cluster.listeners}
     protocols, login = security_protocols(cluster), plan_login(cluster, ())
-    between = next((it.name for it in cluster.listeners if is_open(it)), INTER_BROKER)
-    if between not in ports:
-        ports[between] = _next_free(cluster.listeners[0].port, used_ports)
-        protocols[between.upper()] = listener_protocol(login)
+    inter_broker_listener = next((it.name for it in cluster.listeners if is_open(it)), INTER_BROKER)
+    if inter_broker_listener not in ports:
+        ports[inter_broker_listener] = _next_free(cluster.listeners[0].port, used_ports)
+        protocols[inter_broker_listener.upper()] = listener_protocol(login)
     folder = cluster_folder / str(id_)
     settings = {
         **replication_defaults(cluster.spec.replicas),
@@ -168,10 +168,10 @@ def _plan_broker(
         "node.id": str(id_),
         "listeners": ",".join(f"{name.upper()}://{HOST}:{port}" for name, port in ports.items()),
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
-        "inter.broker.listener.name": between.upper(),
+        "inter.broker.listener.name": inter_broker_listener.upper(),
         "log.dirs": str(folder / "data"),
         **security_settings(cluster, login),
-        **login_settings(login, between, str(files.login)),
+        **login_settings(login, inter_broker_listener, str(files.login)),
         **console_settings(cluster, cluster_folder / CONSOLE_FILES),
     }
     registry, registry_port = cluster.spec.schema_registry, None
@@ -191,7 +191,9 @@ def _plan_broker(
         console_port = _next_free(ports[cluster.listeners[0].name] + CONSOLE_PORT_DISTANCE, used_ports)
     if serves_registry and registry is None:
         registry_port = _next_free(DEFAULT_REGISTRY_PORT, used_ports)
-    return BrokerProcessPlan(cluster.name, id_, folder, settings, ports, between, console_port, registry_port)
+    return BrokerProcessPlan(
+        cluster.name, id_, folder, settings, ports, inter_broker_listener, console_port, registry_port
+    )
 
 
 def serves_console(cluster: Cluster, settings: Settings) -> bool:

@@ -94,8 +94,8 @@ def choose_issuer(authorities: Collection[Authority], now: float) -> Authority:
 
 
 def _takeover_time(before: Authority, successor: Authority) -> float:
-    """The time at which a successor begins to issue certificates: early enough if it was created
-    shortly before the end of the authority before it.
+    """The time at which a successor begins to issue certificates: after OVERLAP, or halfway to the
+    end of the authority before it if that is earlier.
     """
     made_at = successor.validity.not_before
     return made_at + min(OVERLAP * successor.validity.lifetime_s, (before.validity.not_after - made_at) / 2)

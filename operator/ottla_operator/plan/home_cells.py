@@ -34,16 +34,16 @@ def nearest_cells(request: HomeRequest) -> list[int | None]:
 
 
 def balanced_cells(request: HomeRequest) -> list[int | None]:
-    """Homes such that cells have as many replicas as their numbers of brokers require, to within
-    half a partition each. As few replicas as possible are outside of their home."""
+    """Homes with which the replicas of each cell are in proportion to its brokers, to within half a
+    partition. As few replicas as possible are outside of their home."""
     homes = _Homes(request)
     homes.balance()
     return homes.homes
 
 
 class _Homes:
-    """`load`: replicas of the partitions whose home is a cell. `size`: targets of a cell.
-    `homes`: None for a partition that no single cell can hold.
+    """`load`: cell → number of replicas of the partitions whose home it is. `size`: cell → number
+    of its targets. `homes`: None for a partition that no single cell can hold.
     """
 
     def __init__(self, request: HomeRequest) -> None:
@@ -61,7 +61,7 @@ class _Homes:
         self._scattered: dict[int, dict[int, None]] = {it: {} for it in by_cell}
         self._replicas_in = [self._count_replicas(it) for it in request.partitions]
         self.homes: list[int | None] = [None] * len(request.partitions)
-        # Those that are whole come first, so that the others even out what these leave.
+        # Partitions that are in one cell come first, so that the others even out the load.
         order = sorted(
             range(len(request.partitions)), key=lambda it: (len(self._replicas_in[it]), request.partitions[it].bytes)
         )
@@ -81,7 +81,7 @@ class _Homes:
         return Counter(cells.get(it) for it in partition.replicas if it not in leaving)
 
     def _fitting_cells(self, count: int) -> list[int]:
-        """Cells that can hold a partition of so many replicas."""
+        """Cells that can hold a partition of `count` replicas."""
         if count not in self._fitting:
             found = [cell for cell, it in self._domains.items() if it.can_hold(count, self._all_domains)]
             self._fitting[count] = list(self._domains) if len(self._domains) == 1 else found
@@ -118,8 +118,8 @@ class _Homes:
         self._scattered[home].pop(index, None)
 
     def _find_step(self) -> tuple[int, int] | None:
-        """A partition and its better home, from the fullest cell that has one to the emptiest. None
-        if no move evens out the load.
+        """A partition and its better home: from the fullest cell that has such a partition to the
+        emptiest cell that can take it. None if no move evens out the load.
         """
         by_load = sorted(self.load, key=lambda it: (self.load[it] / self.size[it], it))
         for high in reversed(by_load):
@@ -139,8 +139,8 @@ class _Homes:
         return (self.load[low] + count / 2) / self.size[low] < (self.load[high] - count / 2) / self.size[high]
 
     def _candidates(self, high: int, low: int) -> Iterator[int]:
-        """Partitions of one cell: first those that have replicas in the other, which cost least.
-        Then all, the topic first of which the cell has most partitions beyond those of the other.
+        """Partitions of `high`: first those that have replicas in `low`, which cost least. Then
+        all, ordered by topic: first the topic of which `high` exceeds `low` by most partitions.
         """
         movable, others = self._movable[high], self._movable[low]
         partly = [it for it in self._scattered[high] if self._replicas_in[it][low]]

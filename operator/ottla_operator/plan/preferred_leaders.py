@@ -2,9 +2,9 @@
 
 Invariant: afterwards no order of the same replicas has a smaller maximum of partitions led by one
 broker, or a greater minimum, and each topic's leaders are balanced as far as that allows.
-Leaderships move along paths from the broker that leads most to one that leads least, as long as the
-ends of a path differ by two or more; the brokers along a path keep their number. First within each
-topic; then over all topics by steps that keep each topic balanced; then by any steps.
+Leaderships move along paths, each from a broker to one that leads at least two fewer; the brokers
+along a path keep their number. First within each topic; then over all topics by steps that keep
+each topic balanced; then by any steps.
 """
 
 from collections import Counter, defaultdict, deque
@@ -61,8 +61,8 @@ class _Leaders:
                 self._make_leader(index, broker)
 
     def _find_path(self) -> list[Step]:
-        """A path from a broker that leads most to one that leads at least two fewer; empty if there
-        is none.
+        """A path from a broker to one that leads at least two fewer; those that lead most are tried
+        first. Empty if there is none.
         """
         for start in sorted(self._led, key=lambda it: (-self._led[it], it)):
             if self._led[start] - min(self._led.values()) < 2:

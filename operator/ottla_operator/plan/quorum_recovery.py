@@ -154,8 +154,8 @@ def plan_recovery(replicas: Sequence[MetadataReplica], new_cluster_id: str) -> R
         raise RecoveryRefused(f"no disk of {asked_brokers} has the metadata of a cluster: restore a disk first")
     if state.has_majority:
         raise RecoveryRefused(
-            f"a majority of the voters answers (brokers {_list(state.alive)} of {_list(state.voters)}) and elects a "
-            "leader by itself; wait, or see the brokers' logs"
+            f"a majority of the voters answers (brokers {_format_ids(state.alive)} of {_format_ids(state.voters)}) and "
+            "elects a leader by itself; wait, or see the brokers' logs"
         )
     return Recovery(
         state,
@@ -196,9 +196,9 @@ def describe_loss(state: QuorumState) -> str:
     """Describes the voters that are lost or do not answer."""
     away = [f"broker {broker} {reason}" for broker, reason in sorted(state.lost.items())]
     away += [f"broker {broker} does not answer" for broker in state.silent]
-    voters = f"{len(state.alive)} of the voters {_list(state.voters)} of the metadata log answer"
+    voters = f"{len(state.alive)} of the voters {_format_ids(state.voters)} of the metadata log answer"
     return f"{voters}, and a majority is {state.majority}: {'; '.join(away)}"
 
 
-def _list(brokers: Collection[int]) -> str:
+def _format_ids(brokers: Collection[int]) -> str:
     return ", ".join(map(str, sorted(brokers)))

@@ -58,8 +58,8 @@ def parse_plan(text: str, name: str) -> dict[Partition, tuple[int, ...]]:
 def plan_document(replicas: Mapping[Partition, Iterable[int]]) -> dict[str, Any]:
     """The JSON object of a plan."""
     partitions = [
-        {"topic": topic, "partition": partition, "replicas": list(found)}
-        for (topic, partition), found in sorted(replicas.items())
+        {"topic": topic, "partition": partition, "replicas": list(brokers)}
+        for (topic, partition), brokers in sorted(replicas.items())
     ]
     return {"version": 1, "partitions": partitions}
 

@@ -85,12 +85,12 @@ class RefusedSetting:
 
 def find_refused_settings(cluster: Cluster) -> tuple[RefusedSetting, ...]:
     """Every problem of `spec.config`; empty if brokers start with it."""
-    alone = tuple(
+    invalid = tuple(
         RefusedSetting(name, problem)
         for name, text in cluster.config.items()
         for problem in _find_problems(cluster, name, text)
     )
-    return alone or tuple(RefusedSetting(None, it) for it in _find_conflicts(cluster))
+    return invalid or tuple(RefusedSetting(None, it) for it in _find_conflicts(cluster))
 
 
 def describe_refused_settings(refused: tuple[RefusedSetting, ...]) -> str:

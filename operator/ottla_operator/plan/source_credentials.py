@@ -72,8 +72,8 @@ def text_or_bytes(content: bytes) -> str | bytes:
 
 
 def read_secret_value(secrets: Mapping[str, ObservedSecret], name: str, key: str, where: str = "") -> str:
-    """A value that must exist and not be empty. `where`: starts the message of SecretUnusable: the
-    field of the spec that refers to the Secret. Raises SecretUnusable.
+    """A value that must exist and not be empty. `where`: the field of the spec that refers to the
+    Secret, with which the error's message begins; or empty. Raises SecretUnusable.
     """
     prefix = f"{where}: " if where else ""
     if name not in secrets:

@@ -42,9 +42,10 @@ class StoredResource(Generic[R]):
         return readiness if self.parsed is not None else Stalled("InvalidSpec", self.invalid_reason)
 
     def find_conflict(self, owner: "StoredResource[R] | None", described: str) -> Stalled | None:
-        """Why the resource does not own what it describes, such as "topic orders"; None if it does.
+        """Why the resource does not own what it describes (`described`, such as "topic orders");
+        None if it does.
 
-        `owner`: of all resources that describe it.
+        `owner`: the owner among the resources that describe it.
         """
         if self.parsed is None:
             return Stalled("InvalidSpec", self.invalid_reason)

@@ -57,10 +57,12 @@ class AccessPolicyReconciler:
     async def reconcile(self, key: Key) -> float | None:
         if (body := self.cache.policies.get(key)) is None or is_terminating(body):
             return None
-        used = count_users(self.cache, key)
+        user_count = count_users(self.cache, key)
         problems = find_spec_problems(body)
-        readiness = Stalled("InvalidSpec", problems) if problems else Ready(f"named by {format_count(used, 'User')}.")
-        await self._report(body, readiness, used)
+        readiness = (
+            Stalled("InvalidSpec", problems) if problems else Ready(f"named by {format_count(user_count, 'User')}.")
+        )
+        await self._report(body, readiness, user_count)
         return None
 
     async def report_error(self, key: Key, error: Exception) -> None:

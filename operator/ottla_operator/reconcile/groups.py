@@ -66,18 +66,18 @@ class GroupReconciler:
         if cluster is None or is_terminating(cluster):
             raise Blocked(Reconciling("ClusterNotFound", f"Cluster {key.name} does not exist or is being deleted"))
         owners = group_owners(resources)
-        found: dict[str, Readiness] = {
+        results: dict[str, Readiness] = {
             it.name: obstacle for it in resources if (obstacle := find_obstacle(it, owners)) is not None
         }
-        mine = [(it, it.parsed) for it in resources if it.name not in found and it.parsed is not None]
+        applicable = [(it, it.parsed) for it in resources if it.name not in results and it.parsed is not None]
         async with connect_to_cluster(self.platform, Cluster.parse_stored(cluster), CONNECT_TIMEOUT_S) as client:
-            observed = await configs.describe_group_overrides(client, [group.group_name for _, group in mine])
+            observed = await configs.describe_group_overrides(client, [group.group_name for _, group in applicable])
 
             async def apply(resource: GroupResource, group: Group) -> None:
-                found[resource.name] = await self._apply(client, resource, group, observed)
+                results[resource.name] = await self._apply(client, resource, group, observed)
 
-            await for_each(mine, lambda it: apply(*it))
-        return found
+            await for_each(applicable, lambda it: apply(*it))
+        return results
 
     async def _apply(
         self, client: KafkaClient, resource: GroupResource, group: Group, observed: Mapping[str, Mapping[str, str]]

@@ -47,7 +47,7 @@ PUBLISH_S: Final = 9.0
 
 @dataclass(slots=True)
 class PipelineReconcileCache:
-    """`message`: the last one of its readiness. `pipeline`, `cluster`: as of the last reconcile
+    """`message`: message of the last readiness. `pipeline`, `cluster`: as of the last reconcile
     with a valid spec. `published`: the last report to the controller, at `published_s` of the event
     loop's time.
     """

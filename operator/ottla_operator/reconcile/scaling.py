@@ -146,8 +146,9 @@ async def _remove_throttle(client: KafkaClient, inputs: ReassignmentInputs, scal
 async def _set_min_isr_of_transactions(
     client: KafkaClient, cluster: Cluster, inputs: ReassignmentInputs, broker_count: int, scaled: ScalingStep
 ) -> None:
-    """The topic has its own min.insync.replicas since its creation, by the number of brokers at
-    that time. `__consumer_offsets` has none and follows the brokers' default.
+    """Sets min.insync.replicas of `__transaction_state` for this number of brokers: the topic has
+    had a value of its own since its creation. `__consumer_offsets` has none and follows the
+    brokers' default.
     """
     if TRANSACTION_STATE_TOPIC not in {it.topic for it in inputs.partitions}:
         return

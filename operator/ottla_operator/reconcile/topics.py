@@ -194,8 +194,8 @@ class TopicReconciler:
         resource.body = body
         return resource
 
-    def _forget_unused(self, used: int) -> None:
-        if len(self._resources) > 2 * used + MAX_UNUSED_RESOURCES:
+    def _forget_unused(self, used_count: int) -> None:
+        if len(self._resources) > 2 * used_count + MAX_UNUSED_RESOURCES:
             self._resources.clear()
 
     async def _report_all(self, resources: Sequence[TopicResource], readiness: Readiness) -> None:
@@ -205,8 +205,9 @@ class TopicReconciler:
         await for_each(resources, one)
 
     async def _report(self, resource: TopicResource, observed: ObservedTopic | None, readiness: Readiness) -> float:
-        """Creates, updates or deletes the Pipeline of the Topic's lake, and writes the status. What
-        was known of the topic stays in it without `observed`. Returns the requeue delay in seconds.
+        """Creates, updates or deletes the Pipeline of the Topic's lake, and writes the status, which
+        keeps what was known of the topic if `observed` is None. Returns the requeue delay in
+        seconds.
         """
         status = resource.body.get("status") or {}
         fields: dict[str, Json] = {key: status.get(key) for key in ("topicName", "topicId", "partitions", "replicas")}

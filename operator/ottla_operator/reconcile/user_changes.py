@@ -95,7 +95,7 @@ async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange])
 async def _change_credentials(client: KafkaClient, changes: Sequence[UserChange]) -> Mapping[str, KafkaError]:
     alterations: list[scram.SetPassword | scram.RemoveCredential] = []
     for change in changes:
-        alterations += [scram.RemoveCredential(change.user, gone) for gone in change.changes.remove_credentials]
+        alterations += [scram.RemoveCredential(change.user, it) for it in change.changes.remove_credentials]
         if change.changes.set_password is not None:
             alterations.append(
                 scram.SetPassword(change.user, change.changes.set_password, change.password, PASSWORD_ITERATIONS)

@@ -226,7 +226,7 @@ class UserReconciler:
     ) -> None:
         """Records an event for the changes. Changes to a user that was Ready for the same spec are
         reported as drift, unless the source of the password or a policy may have changed, or the
-        previous password has expired. After a start of the operator, policies may have.
+        previous password has expired. After a start of the operator, policies may have changed.
         """
         assert resource.parsed is not None
         named = tuple(policies.get(it) for it in policy_names(resource.parsed))
@@ -244,8 +244,8 @@ class UserReconciler:
         else:
             await self.platform.record_event(resource.body, "UserChanged", message)
 
-    def _forget_unused(self, used: int) -> None:
-        if len(self._resources) > 2 * used + MAX_UNUSED_RESOURCES:
+    def _forget_unused(self, used_count: int) -> None:
+        if len(self._resources) > 2 * used_count + MAX_UNUSED_RESOURCES:
             self._resources.clear()
             self._applied_policies.clear()
             self.secrets.forget()
@@ -266,19 +266,21 @@ class UserReconciler:
 
         await for_each(resources, one)
 
-    async def _report(self, resource: UserResource, readiness: Readiness, found: StatusFields | None = None) -> None:
-        """Writes the status. Without `found` the fields stay as they are."""
+    async def _report(
+        self, resource: UserResource, readiness: Readiness, new_fields: StatusFields | None = None
+    ) -> None:
+        """Writes the status. Without `new_fields` the fields stay as they are."""
         previous = resource.body.get("status") or {}
         fields: dict[str, Json] = {
             "userName": resource.user_name if resource.parsed else previous.get("userName"),
-            "secret": previous.get("secret") if found is None else found.secret or None,
+            "secret": previous.get("secret") if new_fields is None else new_fields.secret or None,
             "previousCredentialUntil": previous.get("previousCredentialUntil"),
             "certificate": previous.get("certificate"),
         }
-        if found is not None:
-            until = found.previous_until
+        if new_fields is not None:
+            until = new_fields.previous_until
             fields["previousCredentialUntil"] = until and format_time(until.timestamp())
-            fields["certificate"] = found.certificate and found.certificate.to_json()
+            fields["certificate"] = new_fields.certificate and new_fields.certificate.to_json()
         await report_status(self.platform, resource.body, readiness, fields)
 
 

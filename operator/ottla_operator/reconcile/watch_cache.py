@@ -61,7 +61,7 @@ class WatchCache:
         return {"Topic": self.topics, "Group": self.groups, "Schema": self.schemas, "User": self.users}
 
     def count(self) -> dict[str, int]:
-        """Resources by kind."""
+        """Number of resources by kind."""
         return {
             "Cluster": len(self.clusters),
             **{kind: sum(map(len, by_cluster.values())) for kind, by_cluster in self.grouped().items()},
@@ -143,7 +143,7 @@ def _without_version(resource: Json) -> Json:
 
 def reduce_resource(body: Mapping[str, Json]) -> Json:
     """A resource without fields that no reconciler reads, such as managedFields. Owner references
-    are kept of Pipelines alone, which a Topic can own.
+    are kept only for Pipelines, which a Topic can own.
     """
     metadata = body["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")

@@ -22,7 +22,7 @@ Version = Annotated[int, Meta(ge=1)]
 
 
 def subject_name(resource: str, subject: str | None, tenant: str | None) -> str:
-    """Subject in the registry. `resource`: name of the Schema. `subject`, `tenant`: that of its
+    """Subject in the registry. `resource`: name of the Schema. `subject`, `tenant`: those of its
     spec."""
     return f"{tenant_prefix(tenant)}{subject or resource}"
 

@@ -221,7 +221,9 @@ class Sink(Model, frozen=True):
 
     @property
     def target(self) -> tuple[str, str]:
-        """Kind of the target; its name, path, or URL and table, empty for console and foreach."""
+        """Kind of the target, and its name, its path, or its URL and table; empty for console and
+        foreach.
+        """
         kind = next(it for it in SINK_TARGETS if getattr(self, it) is not None)
         if self.topic is not None:
             return kind, self.topic

@@ -54,8 +54,8 @@ def common_settings(
     `login` and `transport` are those of the inter-broker listener.
     """
     ports = {INTER_BROKER: names.brokers_port(cluster), **{it.name.upper(): it.port for it in cluster.listeners}}
-    between = with_tls(inter_broker_login.listener_protocol(login), transport)
-    protocols = {INTER_BROKER: between, **listener_security.security_protocols(cluster)}
+    inter_broker_protocol = with_tls(inter_broker_login.listener_protocol(login), transport)
+    protocols = {INTER_BROKER: inter_broker_protocol, **listener_security.security_protocols(cluster)}
     host = "${env:POD_NAME}." + names.service_host(cluster, names.headless_service(cluster))
     settings = {
         **replication_defaults(broker_count),
@@ -101,13 +101,13 @@ def broker_settings(
     host = names.pod_host(cluster, broker)
     advertised = [f"{INTER_BROKER}://{host}:{names.brokers_port(cluster)}"]
     for listener in cluster.listeners:
-        at = (
+        address = (
             advertised_address(cluster, listener, broker, addresses)
             if listener in external_listeners(cluster)
             else f"{host}:{listener.port}"
         )
-        assert at is not None, f"broker {broker} has no address yet"
-        advertised.append(f"{listener.name.upper()}://{at}")
+        assert address is not None, f"broker {broker} has no address yet"
+        advertised.append(f"{listener.name.upper()}://{address}")
     return {"advertised.listeners": ",".join(advertised), **found}
 
 

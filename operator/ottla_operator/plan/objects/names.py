@@ -25,7 +25,8 @@ FIRST_BROKER: Final = 1  # as in `ottla up`
 POD_HASH: Final = "ottla.dev/pod-hash"
 """Annotation of pods: hash of their template without the settings."""
 CERTIFICATES: Final = "ottla.dev/certificates"
-"""Annotation of pods: digest of the listeners' certificates that were usable when it was created.
+"""Annotation of pods: digest of the listeners' certificates that were found usable last when the
+pod was created.
 """
 LOGIN: Final = "ottla.dev/inter-broker-login"
 """Annotation of pods: Optional or Required, if the broker's inter-broker listener has a login."""

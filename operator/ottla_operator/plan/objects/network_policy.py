@@ -8,10 +8,10 @@ from ottla_operator.resources.model import Json
 
 
 def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json:
-    """Admits all connections to health, metrics, schemas and listeners that name no peers; to other
-    listeners those of their peers; and connections of brokers and operators to the port between
-    brokers. `ports_in_use`: that port in pods that were started before it changed."""
-    between = sorted({names.brokers_port(cluster), *ports_in_use})
+    """Admits all connections to health, metrics, schemas and listeners that name no peers, only
+    connections of their peers to other listeners, and only those of brokers and operators to the
+    port between brokers. `ports_in_use`: that port in pods that were started before it changed."""
+    inter_broker_ports = sorted({names.brokers_port(cluster), *ports_in_use})
     open_ports = [*(it.port for it in cluster.listeners if not it.network_policy_peers), names.http_port(cluster)]
     if cluster.schema_registry_port is not None:
         open_ports.append(cluster.schema_registry_port)
@@ -29,7 +29,7 @@ def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json
                         {"podSelector": {"matchLabels": names.selector(cluster)}},
                         {"namespaceSelector": {}, "podSelector": {"matchLabels": names.OPERATOR}},
                     ],
-                    "ports": [_tcp(port) for port in between],
+                    "ports": [_tcp(port) for port in inter_broker_ports],
                 },
                 *(
                     {"from": it.network_policy_peers, "ports": [_tcp(it.port)]}

@@ -38,8 +38,8 @@ operator needs these rights itself, because a right can only be granted by one w
 @dataclass(frozen=True, slots=True)
 class LaunchInputs:
     """Inputs of the plan beside the Pipeline. `claim_modes`: access modes of the checkpoint's
-    volume claim, if the operator has not created it. `finished`: ConfigMap of the pipeline whose
-    driver has completed.
+    volume claim, if the operator has not created it. `finished`: name of the ConfigMap with which a
+    driver has completed; empty if none has.
     """
 
     launcher: Launcher

@@ -3,7 +3,7 @@ itself.
 
 One pod at a time (Recreate): two drivers on one checkpoint would undo each other's work. Executors
 reach the driver by its pod's IP address: they live no longer than it, and a name could still
-resolve to the driver before it.
+resolve to the previous driver.
 """
 
 from typing import Final

@@ -136,7 +136,7 @@ def has_state(spec: PipelineSpec) -> bool:
 
 
 def _streams_read(step: Transform, spec: PipelineSpec) -> frozenset[str]:
-    """Streams and steps that a step reads, as far as its text shows. Unknown of Python: empty."""
+    """Streams and steps that a step reads, as far as its text shows. Empty for Python."""
     known = spec.streams.keys() | {it.name for it in spec.transforms}
     state = step.transform_with_state
     named = [*_WORD.findall(step.sql or ""), *(step.union or ()), *((state.source,) if state else ())]
@@ -177,9 +177,9 @@ def _calls_python(spec: PipelineSpec) -> bool:
 
 
 def _step_changes(before: PipelineSpec, after: PipelineSpec) -> Iterator[SpecChange]:
-    steps, changed = ({step.name: step for step in spec.transforms} for spec in (before, after))
-    for name in _names(steps, changed):
-        old, new = steps.get(name), changed.get(name)
+    old_steps, new_steps = ({step.name: step for step in spec.transforms} for spec in (before, after))
+    for name in _names(old_steps, new_steps):
+        old, new = old_steps.get(name), new_steps.get(name)
         effect = _step_effect(old, new, before, after)
         yield from _field_change(f"transforms.{name}", _step_value(old), _step_value(new), effect)
         if old is not None and new is not None:
@@ -204,10 +204,10 @@ def _step_value(step: Transform | None) -> Json:
 
 
 def _sink_changes(before: PipelineSpec, after: PipelineSpec) -> Iterator[SpecChange]:
-    sinks, changed = ({sink.query_name: sink for sink in spec.sinks} for spec in (before, after))
+    old_sinks, new_sinks = ({sink.query_name: sink for sink in spec.sinks} for spec in (before, after))
     keeps_state = has_state(before) or has_state(after) or _calls_python(after)
-    for name in _names(sinks, changed):
-        old, new = sinks.get(name), changed.get(name)
+    for name in _names(old_sinks, new_sinks):
+        old, new = old_sinks.get(name), new_sinks.get(name)
         if old is None or new is None:
             effect = _GONE_SINK if new is None else _NEW_SINK
             yield from _field_change(f"sinks.{name}", old and _target_kind(old), new and _target_kind(new), effect)
