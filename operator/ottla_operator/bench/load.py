@@ -130,9 +130,9 @@ class Bench:
                 records = await self._fetch(0, offset, PROBE_BYTES)
                 now_s = loop.time()
                 for _, header in iter_batches(records):
-                    for at in range(max(offset, header.base_offset), header.next_offset):
-                        if at in sent_s:
-                            latency.received_ms.append((now_s - sent_s.pop(at)) * 1000)
+                    for record_offset in range(max(offset, header.base_offset), header.next_offset):
+                        if record_offset in sent_s:
+                            latency.received_ms.append((now_s - sent_s.pop(record_offset)) * 1000)
                     offset = header.next_offset
 
         await run_together(write(), read())

@@ -198,7 +198,7 @@ def _read_pair(certificate: str, key: str) -> tuple[x509.Certificate, ec.Ellipti
     try:
         return found, serialization.load_pem_private_key(key.encode(), None)
     except (ValueError, TypeError):
-        raise InvalidPem("has no unencrypted private key in PEM (-----BEGIN PRIVATE KEY-----)") from None
+        raise InvalidPem("has no private key in PEM (-----BEGIN PRIVATE KEY-----) that is not encrypted") from None
 
 
 def _is_issued_by(certificate: x509.Certificate, authority: Authority) -> bool:
@@ -231,7 +231,9 @@ def _general_name(name: str) -> x509.GeneralName:
 
 
 def normalize_name(name: str) -> str:
-    """A DNS name or IP address as a certificate has it. Raises InvalidName."""
+    """A DNS name in lower case and IDNA, or an IP address, as certificates contain it. Raises
+    InvalidName.
+    """
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:

@@ -295,8 +295,8 @@ def _read_operations(texts: list[str] | None, resource_type: ResourceType | None
     """Parses operations, given by name in any case, with or without `-` and `_`. `resource_type`:
     the type that they must apply to; None for any. Raises typer.BadParameter.
     """
-    others = OPERATIONS[resource_type] if resource_type is not None else Operation
-    allowed = [Operation.all, *(it for it in others if it != Operation.all)]
+    applicable = OPERATIONS[resource_type] if resource_type is not None else Operation
+    allowed = [Operation.all, *(it for it in applicable if it != Operation.all)]
     by_name = {it.name.replace("_", ""): it for it in allowed}
     found = list[Operation]()
     for name in [part for text in texts or [] for part in text.split(",")]:

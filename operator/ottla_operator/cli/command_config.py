@@ -1,5 +1,5 @@
-"""`--command-config`: TLS and SASL of the connection, from a file of client properties as Kafka's
-tools take it.
+"""`--command-config`: TLS and SASL of the connection, from a file of client properties, as for
+Kafka's tools.
 
 Names are Kafka's, or librdkafka's where they differ (`ssl.ca.location`, `sasl.username`), so that
 an existing file can be used. Certificates and keys are PEM. Unsupported properties of security are

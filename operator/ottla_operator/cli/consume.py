@@ -118,18 +118,18 @@ async def _print_records(
     if ends is not None and _has_reached(consumer, ends):
         return
     async for partition, records in consumer.records():
-        wanted = [it for it in records if ends is None or it.offset < ends[partition]]
-        if count is not None and len(wanted) >= count - printed:
-            wanted = wanted[: count - printed]
-            consumer.positions[partition] = wanted[-1].offset + 1
+        to_print = [it for it in records if ends is None or it.offset < ends[partition]]
+        if count is not None and len(to_print) >= count - printed:
+            to_print = to_print[: count - printed]
+            consumer.positions[partition] = to_print[-1].offset + 1
         try:
-            for record in wanted:
+            for record in to_print:
                 print(format_record(partition, record))
             sys.stdout.flush()
         except OSError:  # the reader has closed the pipe, and may not have received any of these
             consumer.positions[partition] = records[0].offset
             raise
-        printed += len(wanted)
+        printed += len(to_print)
         if printed == count or (ends is not None and _has_reached(consumer, ends)):
             return
         if group and loop.time() - committed_at > COMMIT_INTERVAL_S:

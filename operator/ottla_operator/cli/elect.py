@@ -44,12 +44,12 @@ def elect(
 
     async def work(client: KafkaClient) -> list[elections.ElectionResult]:
         chosen = await _find_topics(client, selected)
-        needed = {
+        to_elect = {
             (topic, index)
             for topic, index in elections.find_partitions_to_elect(chosen, election)
             if not selected or any(topic == name and partition in (None, index) for name, partition in selected)
         }
-        if not needed:
+        if not to_elect:
             subject = "selected partition" if selected else "partition"
             reason = (
                 f"every {subject} has a leader"
@@ -60,15 +60,15 @@ def elect(
             return []
         if dry_run or (unclean and not yes):
             _print_candidates(
-                [(topic, it) for topic in chosen for it in topic.partitions if (topic.name, it.index) in needed],
+                [(topic, it) for topic in chosen for it in topic.partitions if (topic.name, it.index) in to_elect],
                 election,
             )
         if dry_run:
             return []
         if unclean and not yes:
-            partitions = format_count(len(needed), "partition")
+            partitions = format_count(len(to_elect), "partition")
             typer.confirm(f"Records of {partitions} that the new leaders do not have are lost. Continue?", abort=True)
-        return await elections.elect_leaders(client, election, needed)
+        return await elections.elect_leaders(client, election, to_elect)
 
     results = call_brokers(bootstrap, command_config, work)
     for result in results:

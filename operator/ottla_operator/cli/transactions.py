@@ -130,10 +130,10 @@ def producers(
     output: Output = OutputFormat.table,
 ) -> None:
     """List the producers of a partition and their open transactions."""
-    at = _parse_partition(partition)
+    topic, index = _parse_partition(partition)
 
     async def work(client: KafkaClient) -> list[dict[str, Any]]:
-        found = await transactions.describe_producers(client, [await _describe_partition(client, *at)])
+        found = await transactions.describe_producers(client, [await _describe_partition(client, topic, index)])
         return [_producer_row(it) for it in found]
 
     print_rows(call_brokers(bootstrap, command_config, work), PRODUCER_COLUMNS, output)
@@ -259,13 +259,13 @@ def fence(
 
 
 def _producer_row(producer: ActiveProducer) -> dict[str, Any]:
-    at = datetime.fromtimestamp(producer.last_timestamp_ms / 1000, UTC)
+    last_timestamp = datetime.fromtimestamp(producer.last_timestamp_ms / 1000, UTC)
     return {
         "producerId": producer.producer_id,
         "producerEpoch": producer.epoch,
         "coordinatorEpoch": producer.coordinator_epoch if producer.coordinator_epoch >= 0 else None,
         "lastSequence": producer.last_sequence if producer.last_sequence >= 0 else None,
-        "lastTimestamp": at.isoformat(timespec="milliseconds") if producer.last_timestamp_ms >= 0 else None,
+        "lastTimestamp": last_timestamp.isoformat(timespec="milliseconds") if producer.last_timestamp_ms >= 0 else None,
         "startOffset": producer.transaction_start,
     }
 
@@ -279,8 +279,8 @@ async def _find_producer(
     for producer in await transactions.describe_producers(client, [partition]):
         if producer.transaction_start == start_offset:
             return producer.producer_id, producer.epoch, producer.coordinator_epoch
-    at = f"{partition.name}-{partition.partitions[0].index}"
-    raise CommandError(ExitCode.not_found, f"no transaction that began at offset {start_offset} is open in {at}")
+    name = f"{partition.name}-{partition.partitions[0].index}"
+    raise CommandError(ExitCode.not_found, f"no transaction that began at offset {start_offset} is open in {name}")
 
 
 async def _describe_partition(client: KafkaClient, topic: str, index: int) -> topics.TopicDescription:

@@ -73,10 +73,10 @@ async def examine_rights(client: ApiClient, deployment: Json) -> Finding:
 def evaluate_rights(subject: str, missing: Sequence[MissingRight]) -> Finding:
     if not missing:
         return Finding(AREA, subject, Severity.good, "it may do what it has to")
-    needed = [it for it in missing if it.right != SECRETS] or missing
-    observed = f"it may not {needed[0]}"
-    observed += f", and lacks {format_count(len(needed) - 1, 'other right')}" if len(needed) > 1 else ""
-    if needed[0].right == SECRETS:
+    reported = [it for it in missing if it.right != SECRETS] or missing
+    observed = f"it may not {reported[0]}"
+    observed += f", and lacks {format_count(len(reported) - 1, 'other right')}" if len(reported) > 1 else ""
+    if reported[0].right == SECRETS:
         impact = "passwords, certificates and logins between brokers are in Secrets; clusters without them need none"
         next_step = "helm upgrade ottla charts/ottla --reuse-values --set rbac.secrets=true"
         return Finding(AREA, subject, Severity.warning, observed, impact, next_step)

@@ -55,9 +55,9 @@ async def create_acls(
 ) -> dict[AccessControlEntry, KafkaError]:
     """Returns the errors of entries that were refused. Entries that exist are left as they are."""
     errors: dict[AccessControlEntry, KafkaError] = {}
-    for some in _split_into_requests(list(entries)):
-        response = await client.send_to_controller(CreateAclsRequest(creations=tuple(map(_creation, some))))
-        for entry, result in zip(some, response.results, strict=True):
+    for chunk in _split_into_requests(list(entries)):
+        response = await client.send_to_controller(CreateAclsRequest(creations=tuple(map(_creation, chunk))))
+        for entry, result in zip(chunk, response.results, strict=True):
             subject = f"access rule of {entry.principal}"
             if (error := find_error(result.error_code, result.error_message, subject)) is not None:
                 errors[entry] = error
@@ -69,9 +69,9 @@ async def delete_acls(client: KafkaClient, filters: Sequence[AclFilter]) -> int:
     first error.
     """
     deleted = 0
-    for some in _split_into_requests(filters):
+    for chunk in _split_into_requests(filters):
         response = await client.send_to_controller(
-            DeleteAclsRequest(filters=tuple(_build_filter(DeleteAclsFilter, it) for it in some))
+            DeleteAclsRequest(filters=tuple(_build_filter(DeleteAclsFilter, it) for it in chunk))
         )
         for result in response.filter_results:
             raise_for_error(result.error_code, result.error_message, "access rules")

@@ -104,8 +104,8 @@ async def _list_groups_of(client: KafkaClient, broker: int) -> ListGroupsRespons
 
 
 async def describe_group(client: KafkaClient, group: str) -> GroupDescription:
-    """A group of the consumer or the classic protocol. `state` is Dead for one of another protocol,
-    and for one that does not exist.
+    """A group of the consumer or the classic protocol. `state` is Dead for a group of another
+    protocol or that does not exist.
     """
     return await _describe_consumer_group(client, group) or await _describe_classic_group(client, group)
 

@@ -68,10 +68,10 @@ async def describe_topics(client: KafkaClient, names: Iterable[str]) -> dict[str
     """The named topics, without those that do not exist or have an invalid name (see
     `require_topics`). Raises KafkaError for other errors of a topic.
     """
-    wanted = tuple(names)
-    if not wanted:
+    requested = tuple(names)
+    if not requested:
         return {}
-    response: MetadataResponse = await client.send(_metadata_request(wanted))
+    response: MetadataResponse = await client.send(_metadata_request(requested))
     missing = (ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_topic_exception)
     found: dict[str, TopicDescription] = {}
     for topic in response.topics:
@@ -90,9 +90,9 @@ async def describe_topic(client: KafkaClient, name: str) -> TopicDescription:
 
 async def require_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, TopicDescription]:
     """The named topics. Raises KafkaError if one of them does not exist."""
-    wanted = set(names)
-    found = await describe_topics(client, wanted)
-    if missing := sorted(wanted - found.keys()):
+    requested = set(names)
+    found = await describe_topics(client, requested)
+    if missing := sorted(requested - found.keys()):
         code = ErrorCode.unknown_topic_or_partition
         raise KafkaError(code, f"there is no topic {', '.join(map(repr, missing))}")
     return found

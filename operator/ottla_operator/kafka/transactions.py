@@ -30,7 +30,7 @@ KNOWN_STATES: Final = (
     "states are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, PrepareEpochFence, Dead"
 )
 FENCING_TIMEOUT: Final = i32Timedelta.parse(timedelta(minutes=1))
-"""transaction.timeout.ms of an instance that only fences the former one and begins nothing."""
+"""transaction.timeout.ms of a producer that only fences the previous one and begins nothing."""
 FENCING_RETRY_S: Final = 0.1
 
 
@@ -62,8 +62,8 @@ class TransactionDescription:
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
     """A producer that a partition's leader remembers. `last_timestamp_ms`: timestamp of its last
-    batch. `coordinator_epoch`: epoch in its last marker, −1 before one. `transaction_start`: offset
-    of its open transaction, None without one.
+    batch. `coordinator_epoch`: epoch in its last marker, −1 before the first. `transaction_start`:
+    start offset of its open transaction; None if it has none.
     """
 
     topic: str
@@ -239,7 +239,7 @@ async def abort_in_partition(
     client: KafkaClient, partition: TopicPartition, leader: int, producer_id: int, epoch: int, coordinator_epoch: int
 ) -> None:
     """Writes an abort marker to one partition. Raises KafkaError. A `coordinator_epoch` of −1, that
-    of a producer without a marker so far, is sent as 0: such a partition takes any epoch.
+    of a producer without a marker so far, is sent as 0: such a partition accepts any epoch.
     """
     marker = WritableTxnMarker(
         producer_id=ProducerId(i64(producer_id)),

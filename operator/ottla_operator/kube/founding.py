@@ -1,7 +1,7 @@
 """Decides whether the brokers of a Cluster may found a cluster: once, while no disk can hold one
 already.
 
-Invariant: brokers found no cluster beside one that exists. A cluster exists if its id is in the
+Invariant: brokers found no second cluster. A cluster exists if its id is in the
 status, or if a volume claim of its brokers exists. The claims that remain of a deleted Cluster hold
 its cluster, which the brokers of a Cluster of the same name continue.
 """

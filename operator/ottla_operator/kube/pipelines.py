@@ -130,9 +130,9 @@ class PipelineLauncher:
             if other != launcher:
                 await self.delete(application)
                 raise _changing_launcher(f"{application['kind']} {application['metadata']['name']}")
-        left = driver_pods(pods)
-        if launcher not in managed and left and pipeline.spec.state != "suspended":
-            raise _changing_launcher(f"pod {left[0].name} of a previous driver")
+        drivers = driver_pods(pods)
+        if launcher not in managed and drivers and pipeline.spec.state != "suspended":
+            raise _changing_launcher(f"pod {drivers[0].name} of a previous driver")
 
     async def _inputs(
         self, pipeline: Pipeline, launcher: Launcher, connection: BrokerConnection, live: Json | None

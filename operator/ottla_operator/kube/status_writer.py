@@ -31,7 +31,7 @@ class StatusWriter:
 
     async def write(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
         """Writes the status if it differs from that of `resource`, which is updated. `fields`:
-        status fields beside the conditions; None leaves one out.
+        status fields besides the conditions; None leaves one out.
         """
         previous = resource.get("status") or {}
         status = {

@@ -119,8 +119,8 @@ def find_files(inputs: Iterable[Path]) -> list[Path]:
 def read_files(inputs: Iterable[Path], had_resources: Collection[Path] = ()) -> list[Document]:
     """All resources of the files and the Secrets beside them, each validated, and then together.
     Objects of other API groups are ignored. `had_resources`: files that had resources when they
-    were read last: an empty one is an error, since an editor may be writing it. Raises
-    InvalidFiles.
+    were read last. If such a file is empty now, that is an error, since an editor may be writing
+    it. Raises InvalidFiles.
     """
     documents: list[Document] = []
     problems: list[str] = []
@@ -294,11 +294,11 @@ def find_incompatible_resources(documents: Sequence[Document]) -> Iterator[str]:
 def _cluster_refs(data: dict[str, Json]) -> Iterator[tuple[validation.FieldPath, str]]:
     spec = data.get("spec")
     for path in (("clusterRef",), ("source", "clusterRef"), ("target", "clusterRef")):
-        at = spec
+        value = spec
         for step in path:
-            at = at.get(step) if isinstance(at, dict) else None
-        if isinstance(at, dict):
-            yield ("spec", *path, "name"), at["name"]
+            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            yield ("spec", *path, "name"), value["name"]
 
 
 def _construct(node: yaml.Node, path: validation.FieldPath, lines: dict[validation.FieldPath, int]) -> Json:

@@ -51,11 +51,11 @@ def _edit_filter(
     inputs: Iterable[Path], home: Path, more_files: Callable[[], Collection[Path]]
 ) -> Callable[[Change, str], bool]:
     named = {path.name for path in inputs}
-    own = f"{home.resolve()}/"
+    home_prefix = f"{home.resolve()}/"
 
     def is_edit(_: Change, name: str) -> bool:
         is_named = Path(name).name in named | {it.name for it in more_files()}
-        return (name.endswith(WATCHED_SUFFIXES) or is_named) and not name.startswith(own)
+        return (name.endswith(WATCHED_SUFFIXES) or is_named) and not name.startswith(home_prefix)
 
     return is_edit
 

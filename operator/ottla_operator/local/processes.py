@@ -29,8 +29,8 @@ MAX_LOG_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """`started`: its start time as the system prints it. `hash`: hash of what it was started with,
-    as its Supervisor has it; empty if that has none.
+    """`started`: its start time as the system prints it. `hash`: hash of what it was started with
+    (see `Supervisor`); empty if its Supervisor has none.
     """
 
     pid: int

@@ -81,12 +81,13 @@ class TopicMetrics:
         """Counts records. Raises KafkaError, Unreachable."""
         found = await topics.list_topics(client)
         self._show_brokers(found)
-        own = [it for it in found if not it.is_internal and not it.name.startswith("__")]
+        user_topics = [it for it in found if not it.is_internal and not it.name.startswith("__")]
         self._ends, starts = await asyncio.gather(
-            offsets.list_offsets(client, own, LATEST_TIMESTAMP), offsets.list_offsets(client, own, EARLIEST_TIMESTAMP)
+            offsets.list_offsets(client, user_topics, LATEST_TIMESTAMP),
+            offsets.list_offsets(client, user_topics, EARLIEST_TIMESTAMP),
         )
         now_s = asyncio.get_running_loop().time()
-        log_ends = self._show_topics(own, self._ends, starts, now_s - self._previous_s)
+        log_ends = self._show_topics(user_topics, self._ends, starts, now_s - self._previous_s)
         previous, self._previous, self._previous_s = self._previous, log_ends, now_s
         if previous is not None and any(end > previous.get(name, 0) for name, end in log_ends.items()):
             self.view.reach(FIRST_MESSAGE)

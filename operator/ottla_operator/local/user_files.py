@@ -43,8 +43,8 @@ def write_user_secret(folder: Path, data: Contents) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in sorted(data, key=lambda it: it == "password"):
         replace_file(folder / name, data[name], mode=PRIVATE)
-    for gone in set(read_user_secret(folder)) - data.keys():
-        (folder / gone).unlink()
+    for outdated in set(read_user_secret(folder)) - data.keys():
+        (folder / outdated).unlink()
 
 
 def delete_user_secret(folder: Path) -> None:

@@ -47,7 +47,7 @@ Readiness: TypeAlias = Ready | Reconciling | Stalled
 
 @dataclass(frozen=True, slots=True)
 class ExtraCondition:
-    """A condition beside Ready, Reconciling and Stalled, such as Available."""
+    """A condition besides Ready, Reconciling and Stalled, such as Available."""
 
     type: str
     is_true: bool
@@ -70,9 +70,9 @@ def render_conditions(
     """`status.conditions`. `previous`: those that the resource has; other types are removed. `now`:
     RFC 3339.
     """
-    known = {it.get("type"): it for it in previous}
+    previous_by_type = {it.get("type"): it for it in previous}
     return [
-        _render(type_, is_true, reason, message, conditions.generation, known.get(type_), now)
+        _render(type_, is_true, reason, message, conditions.generation, previous_by_type.get(type_), now)
         for type_, is_true, reason, message in _rows(conditions)
     ]
 

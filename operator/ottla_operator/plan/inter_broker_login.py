@@ -100,7 +100,7 @@ def listener_protocol(login: InterBrokerLogin) -> str:
 
 
 def login_settings(login: InterBrokerLogin, listener: str, folder: str) -> dict[str, str]:
-    """Brokers' settings beside the listener's protocol. `listener`: the inter-broker listener.
+    """Brokers' settings besides the listener's protocol. `listener`: the inter-broker listener.
     `folder`: with the files of the login module and its version, which brokers read again.
     """
     if not login:

@@ -23,7 +23,7 @@ OPTIONAL_SETTING: Final = "ssl.inter.broker.optional"
 
 
 class InterBrokerTls(StrEnum):
-    """Optional: brokers use TLS where others have it, and accept those that do not use it."""
+    """OPTIONAL: brokers use TLS where others have it, and accept those that do not use it."""
 
     NONE = ""
     OPTIONAL = "Optional"

@@ -92,7 +92,7 @@ def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -
 def check_certificates(found: ListenerCertificates, now: float | None) -> CertificateStatus:
     """Returns the state of the certificate that clients see. Raises SecretUnusable if brokers could
     not start with it, or clients would reject it. `now`: seconds since 1970; None for certificates
-    that brokers have already: brokers may restart although these have expired.
+    that brokers have already, with which they may restart even if these have expired.
     """
     try:
         shown = inspect_certificate(found.chain, found.key)

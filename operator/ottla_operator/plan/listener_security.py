@@ -51,8 +51,8 @@ def describe_missing_open_listener(cluster: Cluster) -> str:
 
 
 def security_settings(cluster: Cluster, login: InterBrokerLogin) -> dict[str, str]:
-    """Brokers' settings of authentication and authorization, beside protocols, certificates and the
-    login of brokers.
+    """Brokers' settings of authentication and authorization, besides protocols, certificates and
+    the login of brokers.
     """
     return {
         **listener_certificates.client_auth_settings(cluster),

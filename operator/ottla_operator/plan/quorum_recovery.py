@@ -107,8 +107,8 @@ def most_advanced(replicas: Collection[MetadataReplica]) -> MetadataReplica | No
     """The replica with the newest last epoch, and among equals the longest log, of those that
     belong to a cluster. None if none does.
     """
-    known = [it for it in replicas if it.cluster_id is not None]
-    return max(known, key=lambda it: (it.log_end, -it.broker), default=None)
+    members = [it for it in replicas if it.cluster_id is not None]
+    return max(members, key=lambda it: (it.log_end, -it.broker), default=None)
 
 
 def observe_quorum(

@@ -41,14 +41,14 @@ def parse_plan(text: str, name: str) -> dict[Partition, tuple[int, ...]]:
     if not found["partitions"]:
         problems.append("partitions: [] names no partition")
     for index, entry in enumerate(found["partitions"]):
-        at = f"partitions[{index}]"
-        in_entry = list(_find_entry_problems(entry, at))
+        path = f"partitions[{index}]"
+        in_entry = list(_find_entry_problems(entry, path))
         problems += in_entry
         if in_entry:
             continue
         partition = entry["topic"], entry["partition"]
         if partition in plan:
-            problems.append(f"{at}: {partition[0]}-{partition[1]} is listed twice")
+            problems.append(f"{path}: {partition[0]}-{partition[1]} is listed twice")
         plan[partition] = tuple(entry["replicas"])
     if problems:
         raise InvalidPlan("\n".join(f"{name}: {it}" for it in problems))
@@ -74,24 +74,24 @@ def rollback_plan(moves: Iterable[Move]) -> dict[str, Any]:
     return plan_document({(it.topic, it.partition): it.before for it in moves})
 
 
-def _find_entry_problems(entry: Any, at: str) -> Iterable[str]:
+def _find_entry_problems(entry: Any, path: str) -> Iterable[str]:
     if not isinstance(entry, dict):
-        yield f"{at}: {_format_json(entry)} is not an object with topic, partition and replicas"
+        yield f"{path}: {_format_json(entry)} is not an object with topic, partition and replicas"
         return
     for key in entry.keys() - {"topic", "partition", "replicas", "log_dirs"}:
-        yield f"{at}.{key}: unknown field; an entry has topic, partition, replicas and log_dirs"
+        yield f"{path}.{key}: unknown field; an entry has topic, partition, replicas and log_dirs"
     if not isinstance(entry.get("topic"), str) or not entry["topic"]:
-        yield f"{at}.topic: {_format_json(entry.get('topic'))} is not a topic name"
+        yield f"{path}.topic: {_format_json(entry.get('topic'))} is not a topic name"
     if not _is_number(entry.get("partition")):
-        yield f"{at}.partition: {_format_json(entry.get('partition'))} is not a partition number (0 or greater)"
+        yield f"{path}.partition: {_format_json(entry.get('partition'))} is not a partition number (0 or greater)"
     replicas = entry.get("replicas")
     if not isinstance(replicas, list) or not replicas or not all(map(_is_number, replicas)):
-        yield f"{at}.replicas: {_format_json(replicas)} is not a list of one or more broker ids"
+        yield f"{path}.replicas: {_format_json(replicas)} is not a list of one or more broker ids"
     elif len(set(replicas)) < len(replicas):
-        yield f"{at}.replicas: {_format_json(replicas)} names a broker twice"
+        yield f"{path}.replicas: {_format_json(replicas)} names a broker twice"
     elif "log_dirs" in entry and entry["log_dirs"] != ["any"] * len(replicas):
         yield (
-            f'{at}.log_dirs: {_format_json(entry["log_dirs"])}: brokers choose the log directory; write "any" '
+            f'{path}.log_dirs: {_format_json(entry["log_dirs"])}: brokers choose the log directory; write "any" '
             "for each replica, or leave log_dirs out"
         )
 

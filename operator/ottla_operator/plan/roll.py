@@ -19,8 +19,8 @@ from typing import TypeAlias
 @dataclass(frozen=True, slots=True)
 class BrokerState:
     """`is_ready`: it serves, and is registered and unfenced. `outdated`: why it must be restarted;
-    empty if it need not be. `is_registered`: registered and unfenced, though perhaps not ready: it
-    may be slow, and in sync."""
+    empty if it need not be. `is_registered`: registered and unfenced, though perhaps not ready. It
+    may be slow, and still in sync."""
 
     id: int
     is_ready: bool
@@ -52,7 +52,7 @@ class Blocker:
     def __str__(self) -> str:
         in_sync = ", ".join(map(str, self.isr)) or "no broker"
         return (
-            f"{self.topic}-{self.partition} has {in_sync} in sync and needs {self.needed} beside broker {self.broker}"
+            f"{self.topic}-{self.partition} has {in_sync} in sync and needs {self.needed} besides broker {self.broker}"
         )
 
 

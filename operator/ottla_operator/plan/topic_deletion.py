@@ -30,7 +30,7 @@ class DeletionRecord(NamedTuple):
 class DeletionPlan:
     """Records by the resource's uid. `delete`: records of topics to delete. `pending`: the
     resource, or one in its place, exists, and no watch has shown it yet. `retained`: no watch has
-    shown the resource's deletion, so its last policy is unknown: the topics stay."""
+    shown the resource's deletion, so its last policy is unknown and the topics stay."""
 
     delete: dict[str, DeletionRecord] = field(default_factory=dict)
     pending: dict[str, DeletionRecord] = field(default_factory=dict)

@@ -74,13 +74,13 @@ def plan_revocations(
     uids: Mapping[str, str | None],
 ) -> dict[str, UserRecord]:
     """The records of users whose resources no longer exist or are being deleted. `deleted`: uids of
-    the latter. `uids`: names of `resources_to_look_up` → the uid of the resource that has the name;
-    None if there is none.
+    those that are being deleted. `uids`: names of `resources_to_look_up` → the uid of the resource
+    that has the name; None if there is none.
     """
     known = {it.uid for it in resources}
-    gone = set(deleted)
+    deleted_uids = set(deleted)
     return {
         uid: record
         for uid, record in records.items()
-        if uid not in known and (uid in gone or uids.get(record.resource) != uid)
+        if uid not in known and (uid in deleted_uids or uids.get(record.resource) != uid)
     }

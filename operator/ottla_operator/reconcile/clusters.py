@@ -320,8 +320,10 @@ def _remember_rejected(cached: ClusterReconcileCache, config: AppliedConfig, clu
     """Returns every setting that running brokers reject, with the reason."""
     for key in config.rejected:
         cached.rejected_settings[key] = cluster.config.get(key, "")
-    known = {key: f"{value!r} is rejected by the running brokers" for key, value in cached.rejected_settings.items()}
-    return {**known, **config.rejected}
+    remembered = {
+        key: f"{value!r} is rejected by the running brokers" for key, value in cached.rejected_settings.items()
+    }
+    return {**remembered, **config.rejected}
 
 
 def _config_events(config: AppliedConfig) -> list[ClusterEvent]:

@@ -34,7 +34,7 @@ from ottla_operator.resources.user import User
 RETRY_S: Final = 1.0
 BOOTSTRAP, PROTOCOL = "bootstrap.servers", "security.protocol"
 LOGIN_KEYS: Final = (PROTOCOL, MECHANISM, JAAS)
-"""Keys of a user's Secret that Java clients need beside addresses and authorities."""
+"""Keys of a user's Secret that Java clients need besides addresses and authorities."""
 PASSWORD_KEYS: Final = (*LOGIN_KEYS, USERNAME, PASSWORD)
 CERTIFICATE_KEYS: Final = (PROTOCOL, USER_CERTIFICATE, USER_KEY)
 EXTERNAL: Final = "External"

@@ -196,14 +196,14 @@ class Platform(Protocol):
         """The data of the ConfigMap; None if it does not exist."""
 
     async def write_finalizers(self, resource: Json, finalizers: Sequence[str]) -> None:
-        """Replaces the resource's finalizers. A resource that is being deleted goes with the last
-        one.
+        """Replaces the resource's finalizers. A resource that is being deleted disappears with
+        its last one.
         """
 
     # Reports.
 
     async def write_status(self, resource: Json, conditions: Conditions, fields: Mapping[str, Json]) -> None:
-        """Replaces the resource's status, if it changed. `fields`: status fields beside the
+        """Replaces the resource's status, if it changed. `fields`: status fields besides the
         conditions; None leaves one out.
         """
 

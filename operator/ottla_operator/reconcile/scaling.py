@@ -40,8 +40,8 @@ INTERNAL_TOPICS: Final = {
     TRANSACTION_STATE_TOPIC: TRANSACTION_STATE_REPLICATION_FACTOR,
 }
 ALL_TOPICS: Final = "*"
-"""Stands for the names of throttled topics that are too many for a platform to record; no topic can
-have it.
+"""Stands for all topics if the throttled ones are too many for a platform to record their names. No
+topic can have this name.
 """
 
 

@@ -87,7 +87,7 @@ class TopicReconciler:
         self._forget_unused(len(resources))
         cluster = await self.platform.find_cluster(key)
         if cluster is None or is_terminating(cluster):
-            self.cache.deleted_topics.pop(key, None)  # deletion records go with the Cluster
+            self.cache.deleted_topics.pop(key, None)  # deletion records are deleted with the Cluster
             message = f"Cluster {key.name} does not exist or is being deleted"
             await self._report_all(resources, Reconciling("ClusterNotFound", message))
             return WAIT_S if resources else None
@@ -205,9 +205,9 @@ class TopicReconciler:
         await for_each(resources, one)
 
     async def _report(self, resource: TopicResource, observed: ObservedTopic | None, readiness: Readiness) -> float:
-        """Creates, updates or deletes the Pipeline of the Topic's lake, and writes the status, which
-        keeps what was known of the topic if `observed` is None. Returns the requeue delay in
-        seconds.
+        """Creates, updates or deletes the Pipeline of the Topic's lake, and writes the status. If
+        `observed` is None, the status keeps what was known of the topic. Returns the requeue delay
+        in seconds.
         """
         status = resource.body.get("status") or {}
         fields: dict[str, Json] = {key: status.get(key) for key in ("topicName", "topicId", "partitions", "replicas")}

@@ -83,11 +83,11 @@ async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange])
     needed = [it for it in changes if it.changes]
     errors: dict[str, KafkaError] = {}
     for start in range(0, len(needed), MAX_USERS_IN_REQUEST):
-        some = needed[start : start + MAX_USERS_IN_REQUEST]
-        errors |= await _change_credentials(client, [it for it in some if it.changes.set_password is None])
-        errors |= await _change_acls(client, some)
-        errors |= await _change_quotas(client, some)
-        passwords = [it for it in some if it.changes.set_password is not None and it.user not in errors]
+        chunk = needed[start : start + MAX_USERS_IN_REQUEST]
+        errors |= await _change_credentials(client, [it for it in chunk if it.changes.set_password is None])
+        errors |= await _change_acls(client, chunk)
+        errors |= await _change_quotas(client, chunk)
+        passwords = [it for it in chunk if it.changes.set_password is not None and it.user not in errors]
         errors |= await _change_credentials(client, passwords)
     return errors
 

@@ -46,7 +46,7 @@ RECHECK_S: Final = 60.0
 class ClientCredentials:
     """`data`: data of the Secret; None without one. `is_password_set`: whether brokers have this
     password already. `is_current`: whether the Secret has this data already. `certificate`: that
-    of a user with TLS; `issue_reason`: why it was issued now, empty if it was before.
+    of a user with TLS; `issue_reason`: why it was issued now; empty if it was issued before.
     """
 
     secret_name: str = ""

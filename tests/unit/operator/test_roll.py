@@ -157,7 +157,7 @@ def test_a_blocker_names_its_partition() -> None:
     brokers = [BrokerState(it, True, "new settings" if it == 1 else "") for it in (1, 2, 3)]
     step = next_roll_step(brokers, [lagging], 3)
     assert step == RollBlocked(blocked_by=(Blocker(1, "orders", 3, (1, 2), 2),))
-    assert str(step.blocked_by[0]) == "orders-3 has 1, 2 in sync and needs 2 beside broker 1"
+    assert str(step.blocked_by[0]) == "orders-3 has 1, 2 in sync and needs 2 besides broker 1"
 
 
 def test_partitions_that_can_never_spare_a_replica_block_nothing() -> None:
@@ -223,4 +223,4 @@ def test_the_metadata_log_may_block_a_restart() -> None:
     brokers = [BrokerState(1, True, "new settings"), BrokerState(2, True, "")]
     step = next_roll_step(brokers, [metadata_log_state("__cluster_metadata", [1, 2], [1])], 1)
     assert isinstance(step, RollBlocked)
-    assert list(map(str, step.blocked_by)) == ["__cluster_metadata-0 has 1 in sync and needs 1 beside broker 1"]
+    assert list(map(str, step.blocked_by)) == ["__cluster_metadata-0 has 1 in sync and needs 1 besides broker 1"]

@@ -58,7 +58,7 @@ class BrokerImages:
 
 @dataclass(frozen=True, slots=True)
 class StartInputs:
-    """Inputs of a pod's start beside settings, each an annotation of the pod. `certificates`:
+    """Inputs of a pod's start besides settings, each an annotation of the pod. `certificates`:
     digest of the listeners' certificates. `login`, `tls`: of the inter-broker listener.
     `passwords`: digest of the login's passwords. `restart_at`: the `spec.restartAt` that is due.
     Each is empty if there is none.

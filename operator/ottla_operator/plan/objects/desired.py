@@ -16,7 +16,7 @@ from ottla_operator.resources.model import Json
 
 @dataclass(frozen=True, slots=True)
 class ObjectInputs:
-    """The state that the objects depend on beside the Cluster.
+    """The state that the objects depend on besides the Cluster.
 
     `brokers`: number of pods that the StatefulSet must have now. `state_annotations`: annotations
     of the StatefulSet in which the operator keeps state. `common`: settings of all brokers, which

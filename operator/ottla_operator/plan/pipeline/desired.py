@@ -37,7 +37,7 @@ operator needs these rights itself, because a right can only be granted by one w
 
 @dataclass(frozen=True, slots=True)
 class LaunchInputs:
-    """Inputs of the plan beside the Pipeline. `claim_modes`: access modes of the checkpoint's
+    """Inputs of the plan besides the Pipeline. `claim_modes`: access modes of the checkpoint's
     volume claim, if the operator has not created it. `finished`: name of the ConfigMap with which a
     driver has completed; empty if none has.
     """

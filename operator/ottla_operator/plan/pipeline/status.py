@@ -227,8 +227,8 @@ def status_fields(
 ) -> dict[str, Json]:
     """A Pipeline's status without its conditions. None: unknown, left out. Reported values stay
     until another driver reports, except the rate and the lag in seconds. `application`: name of the
-    SparkApplication or Deployment. `lag_records`: by the brokers, which know it while no driver
-    runs, too.
+    SparkApplication or Deployment. `lag_records`: the lag that brokers report, also while no driver
+    runs.
     """
     previous = resource.get("status") or {}
     is_same_spec = previous.get("observedGeneration") == resource["metadata"]["generation"]
