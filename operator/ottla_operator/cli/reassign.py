@@ -62,9 +62,9 @@ def reassign(
 
     Partitions move to other brokers, or get another replication factor.
 
-    Without --to and --replicas, the partitions are spread evenly over all brokers. Partitions stay
-    available: a replica is removed when the new ones are in sync. --watch alone shows the progress
-    of ongoing reassignments.
+    Without --to, --replicas and --plan, the partitions are spread evenly over all brokers.
+    Partitions stay available: a replica is removed when the new ones are in sync. --watch alone
+    shows the progress of ongoing reassignments.
     """
     names, rate = topics or [], parse_rate(throttle)
     selections = [bool(names), all_topics, plan is not None]

@@ -55,7 +55,7 @@ RESERVED_LINES: Final = 5
 @dataclass(frozen=True, slots=True)
 class Screen:
     """What the keys have chosen. `sort`: the column that rows are sorted by. `filter`: text that
-    the names of shown rows contain. `is_typing`: keys are letters of the filter. `selected`: number
+    the names of shown rows contain. `is_typing`: keys are letters of the filter. `selected`: index
     of the row. `opened`: the topic or group whose partitions are shown; empty if none is.
     `is_over`: the user has quit.
     """

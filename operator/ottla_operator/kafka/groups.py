@@ -1,4 +1,4 @@
-"""Consumer groups: members, committed offsets, deletion."""
+"""Groups: list, describe (classic and consumer groups), committed offsets, delete."""
 
 import asyncio
 import struct
@@ -67,7 +67,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`state` is Dead if the group does not exist. `epoch`: None for a classic group."""
+    """`state` is Dead if no such group has this protocol. `epoch`: None for a classic group."""
 
     id: str
     state: str

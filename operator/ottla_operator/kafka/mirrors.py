@@ -78,7 +78,7 @@ async def _report_of_broker(
     client: KafkaClient, broker: int, names: Iterable[str], mirror: str
 ) -> tuple[list[ObservedMirrorPartition], dict[str, float]]:
     """The mirrored partitions that a broker leads, and the number of mirrored partitions of each
-    topic (inf: all).
+    topic (inf: all). Both are empty if the broker does not respond.
     """
     try:
         results = await describe_configs(client, ConfigResourceType.mirrored_topic, names, broker=broker)

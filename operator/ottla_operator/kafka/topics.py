@@ -23,7 +23,7 @@ TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """Broker ids. `leader` is −1 if there is none."""
+    """Leader and replicas are broker ids; `leader` is −1 if there is none."""
 
     index: int
     leader: int
@@ -101,8 +101,8 @@ async def require_topics(client: KafkaClient, names: Iterable[str]) -> dict[str,
 async def create_topic(
     client: KafkaClient, name: str, partitions: int, replicas: int, config: Mapping[str, str]
 ) -> UUID | None:
-    """Creates a topic and returns its id, if the brokers report it. `partitions`, `replicas`: −1
-    for the brokers' defaults.
+    """Creates a topic and returns its id; None if the brokers do not report it. `partitions`,
+    `replicas`: −1 for the brokers' defaults.
     """
     topic = CreatableTopic(
         name=TopicName(name),

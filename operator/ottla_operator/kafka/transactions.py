@@ -223,7 +223,7 @@ def select_hanging_transactions(
     open_: Iterable[ActiveProducer], by_producer_id: Mapping[int, TransactionDescription]
 ) -> list[tuple[ActiveProducer, str | None]]:
     """The open transactions whose coordinator does not know of the partition, so that it will never
-    send a marker there.
+    send a marker there, each with its transactional id (None if no coordinator knows its producer).
     """
     found: list[tuple[ActiveProducer, str | None]] = []
     for producer in open_:

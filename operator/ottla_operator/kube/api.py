@@ -1,8 +1,8 @@
 """A client of the API server with what the operator needs: get, list, create, server-side apply,
 merge patch, delete. Plain JSON in and out.
 
-Creates, applies and patches use the operator's own field manager. An apply is forced: it takes over
-the fields that it sets, and leaves all other fields to their managers.
+Requests that create, apply or patch objects have the operator's own field manager. An apply is
+forced: it takes over the fields that it sets, and leaves all other fields to their managers.
 """
 
 import asyncio

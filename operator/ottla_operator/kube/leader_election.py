@@ -1,10 +1,10 @@
 """Elects the active operator among several: it holds a Lease and renews it.
 
 Invariant: the active operator has renewed the Lease within `LEASE_S` by its own clock. Another
-takes over only after it has observed the Lease unchanged for `LEASE_S` by its clock, or released,
-and only by a write with the `resourceVersion` that it observed. Clocks are never compared. Two
-active operators may still overlap for the length of a request, so every action of the operator
-follows from what it observes, and is harmless when repeated.
+takes over only if the Lease was released or did not change for `LEASE_S` by the other's clock, and
+only by a write with the `resourceVersion` that it observed. Clocks are never compared. Two active
+operators may still overlap for the length of a request, so every action of the operator follows
+from what it observes, and is harmless when repeated.
 """
 
 import asyncio

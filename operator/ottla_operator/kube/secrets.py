@@ -23,7 +23,7 @@ async def read_secrets(api: ApiClient, namespace: str, names: Iterable[str]) -> 
 
 
 async def get_secret(api: ApiClient, namespace: str, name: str) -> Json | None:
-    """Raises SecretUnusable if the operator may not read it."""
+    """None if it does not exist. Raises SecretUnusable if the operator may not read it."""
     try:
         return await api.get(SECRET, namespace, name)
     except ApiError as error:

@@ -71,7 +71,7 @@ class StatusWriter:
 
 @dataclass(slots=True)
 class EventRecorder:
-    """`identity`: name of this operator process in events. `now`: wall time."""
+    """`identity`: name of this operator process in events. `now`: returns the wall time."""
 
     api: ApiClient
     identity: str

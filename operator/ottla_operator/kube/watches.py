@@ -1,4 +1,4 @@
-"""Watches of resources and of what they own, by kopf, into the controller.
+"""Watches resources and what they own by kopf, and passes the changes to the controller.
 
 kopf is used for watching alone: its change handlers, daemons and timers would write annotations and
 finalizers on resources, and a finalizer blocks the deletion of a namespace whose operator is gone.

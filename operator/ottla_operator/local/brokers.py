@@ -148,7 +148,7 @@ class BrokerProcess:
 class BrokerProcesses:
     """See `reconcile.platform.BrokerSet`. `document`: the Cluster as written. `plans`: plans of
     every desired broker and of those that still run. `login`: passwords of brokers and of
-    `ottla up`; None if brokers never had a login. `by_id`: in the order of ids. `on_change`: called
+    `ottla up`; None if brokers never had a login. `by_id`: in ascending order. `on_change`: called
     when a broker becomes ready, stops being ready or fails.
     """
 

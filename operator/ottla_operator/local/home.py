@@ -17,7 +17,7 @@
 .ottla/<cluster>/users.json              users with credentials, rules or quotas of a User
 .ottla/<cluster>/users/<secret>/         for a user's clients: password, client.properties, …
 .ottla/<cluster>/loaded-<hash>.json      of a load script: what it has loaded; also its `limit-…`
-                                         and, for each topic, its `partitions-…`
+                                         and `partitions-…` (numbers of partitions by topic)
 .ottla/<cluster>/pipelines/<name>/       checkpoint, progress.jsonl, process.json, output.log; also
                                          `released` once its topics may be read, and pipeline.json
                                          with the Pipeline of a Topic's lake

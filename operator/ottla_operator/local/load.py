@@ -37,7 +37,7 @@ def cluster_script(cluster: str) -> str:
 @dataclass(slots=True)
 class LoadScript:
     """`folder`: the cluster's in .ottla. `command_config`: client properties with the login of
-    `ottla up`; None where brokers have none. `limit`: of its rate until `end_limit`; None
+    `ottla up`; None where brokers have none. `limit`: limits its rate until `end_limit`; None
     for no limit.
     """
 

@@ -184,7 +184,9 @@ def find_free_port() -> int:
 
 
 def _listening_process(port: int) -> str:
-    """` by pid 12 (java)`, where the system shows it: on Linux, of the user's own processes."""
+    """` by pid 12 (java)`; empty where the system does not show it. Linux shows the user's own
+    processes.
+    """
     inodes = {
         fields[9]
         for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))

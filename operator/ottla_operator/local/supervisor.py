@@ -136,7 +136,9 @@ class Supervisor:
         return code, _exit_reason(code) if is_signal else process.last_line() or _exit_reason(code)
 
     async def _wait(self, process: Process, exits: int) -> int | None:
-        """Waits until the process has exited, and reports when it is ready."""
+        """Waits until the process has exited, and reports when it is ready. Returns the exit code;
+        None if it is unknown.
+        """
         waiting = asyncio.create_task(process.wait())
         while not waiting.done() and not self.ready.is_set():
             if process.is_adopted or self.is_ready(process.output()):

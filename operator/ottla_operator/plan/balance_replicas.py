@@ -69,14 +69,14 @@ class _Steps:
 
     def _search(self, high: int, low: int) -> int | None:
         changed = self._changed[high].get(low)
-        candidates = self._layout.movable_partitions(high, low) if changed is None else self._rank(changed, high, low)
+        candidates = self._layout.partitions_by_excess(high, low) if changed is None else self._rank(changed, high, low)
         found = next((it for it in candidates if self._may_move(it, high, low)), None)
         if found is None:
             self._changed[high][low] = []
         return found
 
     def _rank(self, indexes: Collection[int], high: int, low: int) -> Iterable[int]:
-        """Sorts partitions as `movable_partitions` does: topics with the largest excess first."""
+        """Sorts partitions as `partitions_by_excess` does: topics with the largest excess first."""
         partitions = self._layout.partitions
         return sorted(indexes, key=lambda it: -self._layout.excess(partitions[it].topic, high, low))
 

@@ -28,7 +28,7 @@ class HomeRequest:
 
 def nearest_cells(request: HomeRequest) -> list[int | None]:
     """The home of each partition is the cell with most of its replicas. Among equals it is the one
-    with the fewest replicas for its size.
+    with the fewest replicas for its size. None for a partition that no single cell can hold.
     """
     return _Homes(request).homes
 

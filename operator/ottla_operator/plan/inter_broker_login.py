@@ -101,7 +101,8 @@ def listener_protocol(login: InterBrokerLogin) -> str:
 
 def login_settings(login: InterBrokerLogin, listener: str, folder: str) -> dict[str, str]:
     """Brokers' settings besides the listener's protocol. `listener`: the inter-broker listener.
-    `folder`: with the files of the login module and its version, which brokers read again.
+    `folder`: with the files of the login module and its version, which brokers read again. Empty
+    without a login.
     """
     if not login:
         return {}

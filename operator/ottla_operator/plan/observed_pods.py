@@ -65,7 +65,7 @@ class BrokerPod:
 class PipelinePod:
     """A pod of a Pipeline: a driver's or an executor's; on one machine, a driver's process.
 
-    `settings`: name of the ConfigMap it was started with, which names the pipeline's spec.
+    `settings`: name of the ConfigMap, or hash of the spec, that it was started with.
     `address`: host:port of its runner; empty before it has one. `exit_code`: exit code of the last
     run that has ended; None if none has. `last_message`: the last line of that run, or
     Kubernetes' reason for its end, such as OOMKilled. `problem`: the reason why it does not run.

@@ -4,11 +4,11 @@ replication factor.
 Invariants: a partition has each broker at most once; its replicas are in as many racks and on as
 many nodes as they can be, never in fewer than before; only what has to move moves; where there is a
 choice, brokers end up with equally many replicas, then each topic's replicas do, and so do
-preferred leaders. With racks or nodes of unequal size, these go before evenness.
+preferred leaders. The spread over racks and nodes takes precedence over evenness.
 
 In a cluster of several cells, a replica moves only to a broker of its partition's home cell, where
-one cell can hold the partition. Spreading brings whole partitions to emptier cells, and replicas
-that are outside of their home to it.
+one cell can hold the partition. Spreading moves whole partitions to emptier cells, and replicas
+that are outside of their home cell into it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -115,7 +115,7 @@ def _without(targets: Sequence[UsableBroker], leaving: Collection[int]) -> list[
 
 def _drain(layout: ReplicaLayout, leaving: Collection[int]) -> set[tuple[int, int]]:
     """Replaces every replica on the brokers that leave. Returns the replicas that were added, as
-    (index, broker).
+    (index, broker). Raises ImpossibleAssignment.
     """
     added: set[tuple[int, int]] = set()
     for index, partition in enumerate(layout.partitions):

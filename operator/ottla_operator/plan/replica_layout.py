@@ -12,8 +12,8 @@ class ReplicaLayout:
 
     `replicas`: replicas of each partition, by its index in `partitions`; changed in place.
     `targets`: brokers that may be given replicas; other brokers keep theirs unless these are
-    removed. `homes`: the home cell of each partition; None if it has none. `count`: replicas on
-    each target.
+    removed. `homes`: the home cell of each partition; None if it has none. `count`: number of
+    replicas on each target.
     """
 
     def __init__(self, request: HomeRequest, homes: Sequence[int | None]) -> None:
@@ -103,7 +103,7 @@ class ReplicaLayout:
         """Replicas of a topic on a target."""
         return len(self._held[broker].get(topic, ()))
 
-    def movable_partitions(self, broker: int, other: int) -> Iterator[int]:
+    def partitions_by_excess(self, broker: int, other: int) -> Iterator[int]:
         """Indexes of partitions on `broker`, ordered by topic: first the topic of which `broker`
         exceeds `other` by most replicas. The first topic's partitions come twice.
         """

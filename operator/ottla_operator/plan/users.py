@@ -191,7 +191,7 @@ def find_obstacle(
     resource: UserResource, owners: Mapping[str, UserResource], owners_of_secrets: Mapping[str, UserResource]
 ) -> Stalled | None:
     """Why the resource cannot be applied: it is invalid, or an older one has its user name or its
-    Secret.
+    Secret. None if it can.
     """
     conflict = resource.find_conflict(owners.get(resource.user_name), f"user name {resource.user_name}")
     secret = _find_secret_name(resource)

@@ -74,7 +74,7 @@ def _object(title: str, schema: JsonSchema, operator_rules: Sequence[str] = ()) 
 
 
 def _inner_object(field: JsonSchema) -> tuple[str, JsonSchema | None]:
-    """The object in a field, a list or a map, and how its path continues."""
+    """The object in a field, a list or a map, and how its path continues. None if there is none."""
     if "properties" in field:
         return "", field
     for key, suffix in (("items", "[]"), ("additionalProperties", ".<name>")):

@@ -1,4 +1,6 @@
-"""Schema: desired state of one subject of a Cluster's schema registry, which stores its schemas."""
+"""Schema: desired state of one subject of a Cluster's schema registry. The registry stores the
+subject's schemas.
+"""
 
 from typing import Annotated, Literal
 

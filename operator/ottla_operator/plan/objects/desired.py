@@ -21,7 +21,7 @@ class ObjectInputs:
     `brokers`: number of pods that the StatefulSet must have now. `state_annotations`: annotations
     of the StatefulSet in which the operator keeps state. `common`: settings of all brokers, which
     differ from those of the Cluster if running brokers reject some; None: those of the Cluster.
-    `ports_in_use`: ports between brokers of existing pods.
+    `ports_in_use`: inter-broker ports of existing pods.
     """
 
     brokers: int

@@ -60,7 +60,7 @@ def _differences(desired: Json, live: Json, path: tuple[str, ...]) -> Iterator[s
 
 
 def _is_same_amount(desired: Json, live: Json, path: tuple[str, ...]) -> bool:
-    """Kubernetes stores quantities in its own form: 1000m as 1."""
+    """True for equal quantities: Kubernetes stores them in its own form, such as 1000m as 1."""
     if len(path) < 2 or path[-2] not in _QUANTITIES:
         return False
     try:

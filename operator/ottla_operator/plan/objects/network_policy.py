@@ -10,7 +10,7 @@ from ottla_operator.resources.model import Json
 def network_policy(cluster: Cluster, ports_in_use: Collection[int] = ()) -> Json:
     """Admits all connections to health, metrics, schemas and listeners that name no peers, only
     connections of their peers to other listeners, and only those of brokers and operators to the
-    port between brokers. `ports_in_use`: that port in pods that were started before it changed."""
+    inter-broker port. `ports_in_use`: that port in pods that were started before it changed."""
     inter_broker_ports = sorted({names.brokers_port(cluster), *ports_in_use})
     open_ports = [*(it.port for it in cluster.listeners if not it.network_policy_peers), names.http_port(cluster)]
     if cluster.schema_registry_port is not None:

@@ -62,7 +62,9 @@ def describe_step(step: Transform, known: list[str]) -> tuple[str, tuple[str, ..
 
 
 def describe_target(sink: Sink) -> str:
-    """Such as `iceberg lake.flights`. Without URLs of databases, which may contain passwords."""
+    """Kind and table or folder of a sink's target, such as `iceberg lake.flights`. URLs of
+    databases are left out, because they may contain passwords.
+    """
     for kind in SINK_TARGETS:
         if (target := getattr(sink, kind)) is not None:
             table = "" if kind == "topic" else getattr(target, "table", "") or getattr(target, "path", "")
