@@ -186,6 +186,6 @@ def describe_change(change: SchemaChange, observed: ObservedSubject, readers: Se
             if not readers or observed.version == 1:
                 return message
             return (
-                f"{message}; running Pipelines read earlier versions, those without a version here until they restart: "
-                f"{describe_readers(readers)}"
+                f"{message}; running Pipelines read earlier versions (those listed without a version, until they "
+                f"restart): {describe_readers(readers)}"
             )

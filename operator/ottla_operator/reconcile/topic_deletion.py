@@ -71,7 +71,7 @@ class TopicDeletion:
         plan = plan_deletions(self.records, resources, uids)
         if plan.retained:
             message = (
-                "no operator watched the deletion of their Topics, so topics stay with their records: "
+                "topics stay with their records, because no operator watched the deletion of their Topics: "
                 f"{format_topics(plan.retained.values())}"
             )
             await self._record_event("TopicRetained", message)

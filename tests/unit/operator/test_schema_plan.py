@@ -198,8 +198,8 @@ def test_the_event_of_a_new_version_names_the_pipelines_that_read_an_earlier_one
     assert "late" not in describe_change(change, ObservedSubject("FULL", 1, 1, 1), READERS)
     message = describe_change(change, ObservedSubject("FULL", 2, 5, 2), READERS)
     assert message == (
-        "subject flights-value: version 2 has id 5; running Pipelines read earlier versions, those without a version "
-        "here until they restart: late (source flights, version 2)"
+        "subject flights-value: version 2 has id 5; running Pipelines read earlier versions (those listed without a "
+        "version, until they restart): late (source flights, version 2)"
     )
 
 

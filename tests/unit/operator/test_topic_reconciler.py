@@ -75,7 +75,7 @@ async def test_a_topic_created_again_while_no_operator_watches_is_emptied_only_i
     assert after.brokers.topics["delete"] != before["delete"]
     assert after.brokers.topics["retain"] == before["retain"] and after.brokers.topics["other"] == before["other"]
     (event,) = [it for it in after.events if it.startswith("TopicRetained")]
-    assert event.endswith("topics stay with their records: other, retain")
+    assert event.endswith("no operator watched the deletion of their Topics: other, retain")
     event_count = len(after.events)
     await after.reconcile()
     assert len(after.events) == event_count, "the event is not repeated"
