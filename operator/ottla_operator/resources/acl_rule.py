@@ -14,7 +14,8 @@ class AclResource(Model, frozen=True):
     name: Annotated[
         Annotated[str, Meta(max_length=249)] | None,
         doc(
-            "Name of the resource, or '*' for all; of a User its principal, such as User:billing. Not set for Cluster."
+            "Name of the resource, or '*' for all. For type User: its principal, such as User:billing. Not set for "
+            "type Cluster."
         ),
     ] = None
     pattern: Annotated[

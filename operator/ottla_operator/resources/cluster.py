@@ -191,9 +191,9 @@ class ClusterSpec(Model, frozen=True):
     brokers_per_node: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_BROKERS)] | None,
         doc(
-            "Number of brokers that may share one node. The pod of one more stays pending until there is another node. "
-            "A change restarts brokers one after the other. Ignored by `ottla up`. Defaults to no limit: pods are "
-            "spread evenly over nodes as far as possible."
+            "Number of brokers that may share one node. The pod of a further broker stays pending until there is "
+            "another node. A change restarts brokers one after the other. Ignored by `ottla up`. Defaults to no limit: "
+            "pods are spread evenly over nodes as far as possible."
         ),
     ] = None
     roll: Annotated[Roll | None, doc("Rolling restarts.")] = None

@@ -61,7 +61,9 @@ class Format(Model, frozen=True):
     ] = None
     message: Annotated[
         MessageName | None,
-        doc("Which message of the schema the records are. Only for protobuf. Defaults to the first of the schema."),
+        doc(
+            "Message of the schema that records are encoded as. Only for protobuf. Defaults to the first of the schema."
+        ),
     ] = None
 
     rules = (
@@ -111,7 +113,7 @@ class SinkFormat(Model, frozen=True):
     message: Annotated[
         MessageName | None,
         doc(
-            "Which message of the subject's schema rows are encoded as. Only for protobuf with register: false. "
+            "Message of the subject's schema as which rows are encoded. Only for protobuf with register: false. "
             "Defaults to the first of the schema."
         ),
     ] = None

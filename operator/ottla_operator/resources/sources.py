@@ -35,8 +35,8 @@ class Source(Model, frozen=True):
     key_format: Annotated[
         Format | None,
         doc(
-            "Decoding of record keys into the column that key names: a struct of the schema's columns; of a schema "
-            "without columns, its type; with raw, bytes. Defaults to text."
+            "Decoding of record keys into the column that key names. The column is a struct of the schema's columns; "
+            "it has the schema's type if the schema has no columns, and is bytes with raw. Defaults to text."
         ),
     ] = None
     watermark: Annotated[Watermark | None, doc("Event time and allowed lateness. Required by windows.")] = None

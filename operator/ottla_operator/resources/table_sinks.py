@@ -94,7 +94,7 @@ IcebergTable: TypeAlias = Annotated[
     ),
 ]
 CatalogOfTable: TypeAlias = Annotated[
-    IcebergCatalog | None, doc("Catalog of the table. Defaults to that which spark.conf configures.")
+    IcebergCatalog | None, doc("Catalog of the table. Defaults to the catalog that spark.conf configures.")
 ]
 
 

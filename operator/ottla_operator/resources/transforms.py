@@ -60,8 +60,8 @@ class TransformWithState(Model, frozen=True):
     event_time: Annotated[
         Column | None,
         doc(
-            "Column of columns that holds the event time of the rows that the class returns, for windows of later "
-            "steps. Only with timers eventTime."
+            "Which of the columns that the class returns holds the event time of the rows, for windows of later steps. "
+            "Only with timers eventTime."
         ),
     ] = None
 

@@ -106,7 +106,7 @@ class UserSpec(Model, frozen=True):
         AclRules | None,
         doc(
             "Access rules of the user, on clusters with authorization type ACL. Other rules of the user are removed. "
-            "Without this field, aclsFrom and tenant, rules are left alone.",
+            "If none of acls, aclsFrom and tenant is set, rules are left alone.",
             listed("atomic"),
         ),
     ] = None
