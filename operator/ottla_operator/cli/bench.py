@@ -60,7 +60,9 @@ def bench(
     seconds: Annotated[float, typer.Option(min=0.5, max=MAX_SECONDS, help="Longest duration of each phase.")] = 5.0,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", help="Topic to write to; keeps the records. Default: a new one, deleted later."),
+        typer.Option(
+            "--topic", "-t", help="Topic to write to. Its new records stay. Default: a new one, deleted at the end."
+        ),
     ] = None,
     partitions: Annotated[int, typer.Option(min=1, max=100, help="Partitions of the new topic.")] = 3,
     record_bytes: Annotated[int, typer.Option(min=1, max=1 << 20, help="Size of a record's value.")] = 100,

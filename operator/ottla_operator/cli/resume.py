@@ -2,8 +2,8 @@
 
 A partition gets the records of its lines in order, so its log end offset is the number of its lines
 to skip. It also counts records that have been deleted since. Each line has to go to the same
-partition again. Keys do so only with the same number of partitions, even if the topic has more by
-now; PartitionCounts remembers that number.
+partition again. Lines with keys do if partitions are counted as in the earlier run, even if the
+topic has more by now; PartitionCounts remembers that number.
 """
 
 import asyncio

@@ -67,7 +67,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`state` is Dead if no such group has this protocol. `epoch`: None for a classic group."""
+    """`state` is Dead if no group has this id and protocol. `epoch`: None for a classic group."""
 
     id: str
     state: str

@@ -105,7 +105,7 @@ class OwnedObjects:
 
 
 def owner_reference(resource: Json) -> Json:
-    """The reference to `resource` in an object that it owns, and that is deleted after it."""
+    """A reference to `resource` as an object's owner: Kubernetes deletes the object after it."""
     return {
         "apiVersion": resource["apiVersion"],
         "kind": resource["kind"],
