@@ -153,10 +153,10 @@ async def _list_offsets(client: KafkaClient, topic: str, timestamp: int) -> list
 
 def _print(results: Results, load: Load, output: OutputFormat) -> None:
     if output is not OutputFormat.table:
-        found: dict[str, Any] = {name: it.summary() for name, it in results.rates.items()}
+        document: dict[str, Any] = {name: it.summary() for name, it in results.rates.items()}
         if results.latency is not None:
-            found["latency"] = results.latency.summary()
-        print_document({"topic": results.topic, **found}, output)
+            document["latency"] = results.latency.summary()
+        print_document({"topic": results.topic, **document}, output)
         return
     rows: list[dict[str, Any]] = []
     for name, rate in results.rates.items():

@@ -75,13 +75,13 @@ def summarize_health(sample: ClusterSample) -> tuple[bool, str]:
     partition_count = sum(len(it.partitions) for it in sample.topics)
     problems = Counter(it.kind for it in find_partition_problems(sample.topics))
     down = [it.id for it in sample.cluster.brokers if it.is_fenced]
-    found = []
+    messages = []
     if sample.cluster.controller < 0:
-        found.append("no controller")
+        messages.append("no controller")
     if down:
-        found.append(f"{format_brokers(down)} {'is' if len(down) == 1 else 'are'} down")
-    found += [f"{count} of {partition_count} partitions {kind}" for kind, count in sorted(problems.items())]
-    return not found, "; ".join(found) or f"healthy: {format_count(partition_count, 'partition')} in sync"
+        messages.append(f"{format_brokers(down)} {'is' if len(down) == 1 else 'are'} down")
+    messages += [f"{count} of {partition_count} partitions {kind}" for kind, count in sorted(problems.items())]
+    return not messages, "; ".join(messages) or f"healthy: {format_count(partition_count, 'partition')} in sync"
 
 
 def broker_rows(sample: ClusterSample) -> list[Row]:

@@ -151,18 +151,18 @@ def read_password(file: Path | None, variable: str | None) -> str:
     if file is not None and variable is not None:
         raise CommandError(ExitCode.usage, "--password-file and --password-env exclude each other")
     if variable is not None:
-        found = os.environ.get(variable, "")
+        password = os.environ.get(variable, "")
         source = f"environment variable {variable}"
     elif file is not None:
-        found, source = _read_file(file), str(file)
+        password, source = _read_file(file), str(file)
     elif sys.stdin.isatty():
-        found = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+        password = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
         source = "the input"
     else:
         raise CommandError(ExitCode.usage, "no password: give --password-file or --password-env, or use a terminal")
-    if not found:
+    if not password:
         raise CommandError(ExitCode.usage, f"{source} has no password")
-    return found
+    return password
 
 
 def _read_file(file: Path) -> str:

@@ -31,26 +31,26 @@ async def examine_brokers(bootstrap: str, security: ClientSecurity) -> list[Find
     addresses.
     """
     bootstrap_addresses = parse_bootstrap_servers(bootstrap)
-    found = [
+    findings = [
         await _examine_address(f"bootstrap {format_host_and_port(*it)}", it, security) for it in bootstrap_addresses
     ]
-    if not any(it.severity in (Severity.good, Severity.warning) for it in found):
-        return found
+    if not any(it.severity in (Severity.good, Severity.warning) for it in findings):
+        return findings
     try:
         async with connect(bootstrap, timeout_s=TIMEOUT_S, security=security) as client:
             description = await cluster.describe_cluster(client, include_fenced=True)
-            found.append(evaluate_controller(description.controller))
-            found += find_fenced_brokers(description.brokers)
+            findings.append(evaluate_controller(description.controller))
+            findings += find_fenced_brokers(description.brokers)
             for broker in description.brokers:
                 if not broker.is_fenced and (address := (broker.host, broker.port)) not in bootstrap_addresses:
                     subject = f"broker {broker.id} at {format_host_and_port(*address)}"
-                    found.append(await _examine_address(subject, address, security))
-            found.append(await _examine_partitions(client))
+                    findings.append(await _examine_address(subject, address, security))
+            findings.append(await _examine_partitions(client))
     except (KafkaError, Unreachable) as reason:
         impact = "nothing is known of the cluster without it"
         next_step = "if access is refused, grant DESCRIBE on the cluster: ottla acls explain tells which rule decides"
-        found.append(Finding(AREA, "description of the cluster", Severity.problem, str(reason), impact, next_step))
-    return found
+        findings.append(Finding(AREA, "description of the cluster", Severity.problem, str(reason), impact, next_step))
+    return findings
 
 
 def evaluate_controller(controller: int) -> Finding:

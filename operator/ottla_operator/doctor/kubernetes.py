@@ -32,12 +32,12 @@ async def examine_kubernetes() -> list[Finding]:
         return [Finding(AREA, "access", Severity.problem, observed, impact, "kubectl config view")]
     client = ApiClient(log_in)
     try:
-        found = []
+        findings = []
         for kind in crds.KINDS:
             own = build_crd(kind)
-            found.append(evaluate_crd(kind.name, own, await client.get(CRD, None, own["metadata"]["name"])))
+            findings.append(evaluate_crd(kind.name, own, await client.get(CRD, None, own["metadata"]["name"])))
         deployments = await client.list(DEPLOYMENT, None, SELECTOR)
-        return [*found, evaluate_operator(deployments), *[await examine_rights(client, it) for it in deployments]]
+        return [*findings, evaluate_operator(deployments), *[await examine_rights(client, it) for it in deployments]]
     except ApiError as reason:
         impact = "neither the resources nor the operator can be examined"
         next_step = "kubectl auth can-i list deployments -A" if reason.status == FORBIDDEN else "kubectl cluster-info"
@@ -79,8 +79,8 @@ def _fields(definition: Json) -> set[str]:
 
 
 def _paths(schema: Json, prefix: str) -> list[str]:
-    found = []
+    paths = []
     for name, field in (schema.get("properties") or {}).items():
         path = f"{prefix}{name}"
-        found += [path, *_paths(field.get("items") or field, f"{path}.")]
-    return found
+        paths += [path, *_paths(field.get("items") or field, f"{path}.")]
+    return paths

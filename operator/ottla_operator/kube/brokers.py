@@ -385,8 +385,11 @@ def _settings_in_use(observed: ClusterObjects) -> Settings:
     started = _started_with(observed)
     pods = sorted(observed.pods.values(), key=lambda it: not it.is_ready)
     template = observed.config_maps.get(_mounted_config(observed.stateful_set))
-    found = [*(started[it.broker] for it in pods), read_settings(template, names.FIRST_BROKER) if template else None]
-    return next((it for it in found if it is not None), {})
+    candidates = [
+        *(started[it.broker] for it in pods),
+        read_settings(template, names.FIRST_BROKER) if template else None,
+    ]
+    return next((it for it in candidates if it is not None), {})
 
 
 def _addresses(observed: ClusterObjects) -> ServiceAddresses:

@@ -238,9 +238,9 @@ class BrokerProcesses:
 
     def read_authorities(self) -> str:
         """Certificates of the authorities of the listeners, as PEM; empty for the system's."""
-        found = next((it.settings.get(KEYSTORE_LOCATION, "") for it in self.plans), "")
-        path = Path(found).with_name(AUTHORITIES)
-        return path.read_text() if found and path.exists() else ""
+        keystore = next((it.settings.get(KEYSTORE_LOCATION, "") for it in self.plans), "")
+        path = Path(keystore).with_name(AUTHORITIES)
+        return path.read_text() if keystore and path.exists() else ""
 
     def _running_logins(self) -> list[InterBrokerLogin]:
         """The inter-broker logins of the brokers whose processes run."""

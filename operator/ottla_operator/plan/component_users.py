@@ -98,15 +98,15 @@ def _user_pattern(pattern: str) -> str:
 
 
 def _pattern_rules(patterns: Iterable[str], type_: str, operations: list[str]) -> list[Json]:
-    found: list[Json] = []
+    rules: list[Json] = []
     for pattern in dict.fromkeys(patterns):
         name, star, rest = pattern.removeprefix(EXCLUSION).partition(WILDCARD)
         if pattern.startswith(EXCLUSION):
             if not rest:  # another exclusion would deny more than it says
-                found.append(_rule(operations, type_, name, is_prefix=bool(star), effect="deny"))
+                rules.append(_rule(operations, type_, name, is_prefix=bool(star), effect="deny"))
         else:
-            found.append(_rule(operations, type_, name, is_prefix=bool(star)))
-    return found
+            rules.append(_rule(operations, type_, name, is_prefix=bool(star)))
+    return rules
 
 
 def _rule(operations: list[str], type_: str, name: str, *, is_prefix: bool = False, effect: str = "allow") -> Json:

@@ -33,7 +33,7 @@ def console_settings(cluster: Cluster, folder: PurePath) -> dict[str, str]:
     settings = {ENABLE_SETTING: "false" if console.enabled is False else "true"}
     if (oidc := console.oidc) is None:
         return settings
-    found = {
+    oidc_settings = {
         "console.oidc.issuer": oidc.issuer,
         "console.oidc.client.id": oidc.client_id,
         "console.oidc.client.secret": f"${{directory:{folder}:{CLIENT_SECRET}}}" if oidc.client_secret_from else None,
@@ -42,7 +42,7 @@ def console_settings(cluster: Cluster, folder: PurePath) -> dict[str, str]:
         "console.oidc.redirect.uri": oidc.redirect_uri,
         "sasl.oauthbearer.sub.claim.name": oidc.user_claim,
     }
-    return settings | {name: value for name, value in found.items() if value is not None}
+    return settings | {name: value for name, value in oidc_settings.items() if value is not None}
 
 
 class SecretFile(NamedTuple):
@@ -57,12 +57,12 @@ class SecretFile(NamedTuple):
 def secret_files(cluster: Cluster) -> list[SecretFile]:
     if (oidc := find_oidc(cluster)) is None:
         return []
-    found = []
+    files = []
     if (secret := oidc.client_secret_from) is not None:
-        found.append(SecretFile("clientSecretFrom", secret.name, secret.key, CLIENT_SECRET))
+        files.append(SecretFile("clientSecretFrom", secret.name, secret.key, CLIENT_SECRET))
     if (authorities := oidc.ca_secret_ref) is not None:
-        found.append(SecretFile("caSecretRef", authorities.name, AUTHORITIES, AUTHORITIES))
-    return found
+        files.append(SecretFile("caSecretRef", authorities.name, AUTHORITIES, AUTHORITIES))
+    return files
 
 
 def secret_names(cluster: Cluster) -> tuple[str, ...]:
@@ -72,11 +72,11 @@ def secret_names(cluster: Cluster) -> tuple[str, ...]:
 
 def console_files(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -> dict[str, str]:
     """Content by file. `secrets`: those that exist, by name. Raises SecretUnusable."""
-    found = {}
+    contents = {}
     for file in secret_files(cluster):
         where = f"{_OIDC_FIELD}.{file.field}"
         value = read_secret_value(secrets, file.secret, file.key, where)
         if file.name == CLIENT_SECRET:
             check_password(value, f"{where}: {file.key} of Secret {file.secret}")
-        found[file.name] = value
-    return found
+        contents[file.name] = value
+    return contents

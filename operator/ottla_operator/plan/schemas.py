@@ -77,12 +77,12 @@ def plan_schema_changes(
     """The changes that bring the subject to the spec, in this order; empty if none is needed.
     `level`: that of the spec.
     """
-    found: list[SchemaChange] = []
+    changes: list[SchemaChange] = []
     if level is not None and level != observed.level:
-        found.append(SetCompatibility(desired.subject, level))
+        changes.append(SetCompatibility(desired.subject, level))
     if observed.version is None:
-        found.append(RegisterSchema(desired))
-    return tuple(found)
+        changes.append(RegisterSchema(desired))
+    return tuple(changes)
 
 
 SchemaResource: TypeAlias = StoredResource[Schema]

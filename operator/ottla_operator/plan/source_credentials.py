@@ -106,26 +106,26 @@ def credential_settings(mirror: Mirror, secrets: Mapping[str, ObservedSecret]) -
     """
     source = mirror.spec.source
     tls, credentials = source.tls, source.credentials
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     if tls is not None and tls.ca_secret_ref is not None:
-        found["ssl.truststore.certificates"] = read_secret_value(secrets, tls.ca_secret_ref.name, "ca.crt")
+        settings["ssl.truststore.certificates"] = read_secret_value(secrets, tls.ca_secret_ref.name, "ca.crt")
     if credentials is not None:
         name = credentials.secret_ref.name
         if credentials.mechanism == _CLIENT_CERTIFICATE:
             prefix = "user" if name in secrets and "user.key" in secrets[name].values else "tls"
-            found["ssl.keystore.certificate.chain"] = read_secret_value(secrets, name, f"{prefix}.crt")
-            found["ssl.keystore.key"] = read_secret_value(secrets, name, f"{prefix}.key")
+            settings["ssl.keystore.certificate.chain"] = read_secret_value(secrets, name, f"{prefix}.crt")
+            settings["ssl.keystore.key"] = read_secret_value(secrets, name, f"{prefix}.key")
         else:
-            found["sasl.mechanism"] = credentials.mechanism
-            found["sasl.username"] = read_secret_value(secrets, name, "username")
-            found["sasl.password"] = read_secret_value(secrets, name, "password")
-    encrypted = tls is not None or "ssl.keystore.key" in found
-    if encrypted or found:
-        logged_in = "SASL_" if "sasl.mechanism" in found else ""
-        found["security.protocol"] = logged_in + ("SSL" if encrypted else "PLAINTEXT")
+            settings["sasl.mechanism"] = credentials.mechanism
+            settings["sasl.username"] = read_secret_value(secrets, name, "username")
+            settings["sasl.password"] = read_secret_value(secrets, name, "password")
+    encrypted = tls is not None or "ssl.keystore.key" in settings
+    if encrypted or settings:
+        logged_in = "SASL_" if "sasl.mechanism" in settings else ""
+        settings["security.protocol"] = logged_in + ("SSL" if encrypted else "PLAINTEXT")
     if names := secret_names(mirror):
-        found[VERSION_SETTING] = " ".join(secrets[name].version for name in names)
-    return found
+        settings[VERSION_SETTING] = " ".join(secrets[name].version for name in names)
+    return settings
 
 
 def user_settings(values: Mapping[str, str], version: str) -> dict[str, str]:
@@ -140,8 +140,8 @@ def user_settings(values: Mapping[str, str], version: str) -> dict[str, str]:
             "sasl.username": values["username"],
             "sasl.password": values["password"],
         }
-    found = {"security.protocol": values["security.protocol"], **login, VERSION_SETTING: version}
-    return found | ({"ssl.truststore.certificates": values["ca.crt"]} if values.get("ca.crt") else {})
+    settings = {"security.protocol": values["security.protocol"], **login, VERSION_SETTING: version}
+    return settings | ({"ssl.truststore.certificates": values["ca.crt"]} if values.get("ca.crt") else {})
 
 
 def redacted_changes(changes: Mapping[str, str | None]) -> str:

@@ -59,8 +59,8 @@ def desired_entries(
             return None
         own = list(WHOLE_TENANT)
     usable = [it for it in policy_names(user) if it not in unusable_policies(user, policies)]
-    found = [policies[it] for it in usable]
-    rules = [*(own or ()), *(rule for it in found if it is not None for rule in it.spec.acls)]
+    named_policies = [policies[it] for it in usable]
+    rules = [*(own or ()), *(rule for it in named_policies if it is not None for rule in it.spec.acls)]
     return frozenset(entry for rule in rules for entry in _entries(rule, principal, tenant_prefix(tenant)))
 
 

@@ -61,7 +61,7 @@ async def observe_users(client: KafkaClient) -> ObservedUsers:
         by_principal.setdefault(entry.principal, set()).add(entry)
     prefix = principal_of("")
     names = {*credentials, *(limits or {}), *(it.removeprefix(prefix) for it in by_principal if it.startswith(prefix))}
-    found = {
+    by_name = {
         name: ObservedUser(
             frozenset(credentials.get(name, ())),
             frozenset(by_principal.get(principal_of(name), ())),
@@ -69,7 +69,7 @@ async def observe_users(client: KafkaClient) -> ObservedUsers:
         )
         for name in names
     }
-    return ObservedUsers(found, has_acls, limits is not None)
+    return ObservedUsers(by_name, has_acls, limits is not None)
 
 
 async def apply_user_changes(client: KafkaClient, changes: Iterable[UserChange]) -> dict[str, KafkaError]:

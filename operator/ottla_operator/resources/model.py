@@ -79,8 +79,8 @@ def doc(description: str, schema: dict[str, Json] | None = None) -> Meta:
 
 def listed(kind: str, *keys: str) -> dict[str, Json]:
     """Kubernetes' list semantics for server-side apply: `atomic`, `set`, or `map` with its keys."""
-    found: dict[str, Json] = {"x-kubernetes-list-type": kind}
-    return found | {"x-kubernetes-list-map-keys": list(keys)} if keys else found
+    keywords: dict[str, Json] = {"x-kubernetes-list-type": kind}
+    return keywords | {"x-kubernetes-list-map-keys": list(keys)} if keys else keywords
 
 
 def exactly_one(*fields: str, message: str) -> Rule:

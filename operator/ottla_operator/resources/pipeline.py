@@ -301,16 +301,16 @@ class PipelineSpec(Model, frozen=True):
     @property
     def python_references(self) -> dict[str, str]:
         """`file.py:name` of the pipeline's own Python, by the field that has it."""
-        found: dict[str, str] = {}
+        references: dict[str, str] = {}
         for index, step in enumerate(self.transforms):
             if step.python is not None:
-                found[f"transforms[{index}].python"] = step.python
+                references[f"transforms[{index}].python"] = step.python
             if step.transform_with_state is not None:
-                found[f"transforms[{index}].transformWithState.processor"] = step.transform_with_state.processor
+                references[f"transforms[{index}].transformWithState.processor"] = step.transform_with_state.processor
         for index, sink in enumerate(self.sinks):
             if sink.foreach is not None:
-                found[f"sinks[{index}].foreach.python"] = sink.foreach.python
-        return found
+                references[f"sinks[{index}].foreach.python"] = sink.foreach.python
+        return references
 
     @property
     def streams(self) -> dict[str, Source]:

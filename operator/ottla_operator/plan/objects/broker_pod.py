@@ -169,7 +169,7 @@ def _broker_container(cluster: Cluster, images: BrokerImages, secrets: Sequence[
 
 
 def _environment(cluster: Cluster) -> list[Json]:
-    found = {
+    field_paths = {
         "POD_NAME": "metadata.name",
         "BROKER_ID": f"metadata.labels['{names.POD_INDEX_LABEL}']",
         "BROKER_NODE": "spec.nodeName",
@@ -178,7 +178,7 @@ def _environment(cluster: Cluster) -> list[Json]:
     }
     return [
         {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
-        for name, path in found.items()
+        for name, path in field_paths.items()
     ]
 
 
@@ -232,15 +232,15 @@ def _topology_spread(cluster: Cluster) -> list[Json]:
     a laptop has one node. With `brokersPerNode` no node has more pods.
     """
     over = {"labelSelector": {"matchLabels": names.selector(cluster)}, "maxSkew": 1}
-    found: list[Json] = [{"topologyKey": NODE_LABEL, "whenUnsatisfiable": "ScheduleAnyway", **over}]
+    constraints: list[Json] = [{"topologyKey": NODE_LABEL, "whenUnsatisfiable": "ScheduleAnyway", **over}]
     if (rack := cluster.spec.rack) and rack.topology_key != NODE_LABEL:
-        found.insert(0, {"topologyKey": rack.topology_key, "whenUnsatisfiable": "DoNotSchedule", **over})
+        constraints.insert(0, {"topologyKey": rack.topology_key, "whenUnsatisfiable": "DoNotSchedule", **over})
     if (limit := cluster.spec.brokers_per_node) is not None:
         # The skew of a node is its number of pods beyond the lowest number of any node. That is 0
         # with fewer nodes than minDomains; with as many, there are more nodes than brokers.
         strict = {"whenUnsatisfiable": "DoNotSchedule", "minDomains": MAX_BROKERS + 1}
-        found.append({"topologyKey": NODE_LABEL, **over, **strict, "maxSkew": limit})
-    return found
+        constraints.append({"topologyKey": NODE_LABEL, **over, **strict, "maxSkew": limit})
+    return constraints
 
 
 def _port(name: str, port: int) -> Json:

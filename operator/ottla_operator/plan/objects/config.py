@@ -95,9 +95,9 @@ def broker_settings(
 ) -> dict[str, str]:
     """Further settings of one broker. Every address must be known. `founds`: True if the first
     broker may found the cluster."""
-    found = {CLUSTER_FOUND: "true"} if founds and broker == names.FIRST_BROKER else {}
+    founding = {CLUSTER_FOUND: "true"} if founds and broker == names.FIRST_BROKER else {}
     if not external_listeners(cluster):
-        return found
+        return founding
     host = names.pod_host(cluster, broker)
     advertised = [f"{INTER_BROKER}://{host}:{names.brokers_port(cluster)}"]
     for listener in cluster.listeners:
@@ -108,7 +108,7 @@ def broker_settings(
         )
         assert address is not None, f"broker {broker} has no address yet"
         advertised.append(f"{listener.name.upper()}://{address}")
-    return {"advertised.listeners": ",".join(advertised), **found}
+    return {"advertised.listeners": ",".join(advertised), **founding}
 
 
 def config_map(cluster: Cluster, common: Settings, own: Mapping[int, Settings]) -> Json:
@@ -143,14 +143,14 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _escape(text: str, separators: str) -> str:
-    found = []
+    escaped = []
     for index, character in enumerate(text):
         if character in _LETTERS:
-            found.append("\\" + _LETTERS[character])
+            escaped.append("\\" + _LETTERS[character])
         elif character in _LINE_ENDS:
-            found.append(f"\\u{ord(character):04x}")
+            escaped.append(f"\\u{ord(character):04x}")
         elif character == "\\" or character in separators or (index == 0 and character in " #!"):
-            found.append("\\" + character)
+            escaped.append("\\" + character)
         else:
-            found.append(character)
-    return "".join(found)
+            escaped.append(character)
+    return "".join(escaped)

@@ -157,18 +157,18 @@ def bootstrap_addresses(cluster: Cluster, addresses: ServiceAddresses) -> dict[s
     """Listener → bootstrap address, if it is known. `<node>` stands for the host of any node that
     forwards a node port.
     """
-    found: dict[str, str] = {}
+    by_listener: dict[str, str] = {}
     for listener in cluster.listeners:
         assigned = addresses.of(names.bootstrap_service(cluster, listener))
         if not is_external(listener):
-            found[listener.name] = (
+            by_listener[listener.name] = (
                 f"{names.service_host(cluster, names.bootstrap_service(cluster, listener))}:{listener.port}"
             )
         elif listener.type == "NodePort" and assigned.node_port:
-            found[listener.name] = f"<node>:{assigned.node_port}"
+            by_listener[listener.name] = f"<node>:{assigned.node_port}"
         elif listener.type == "LoadBalancer" and assigned.host:
-            found[listener.name] = f"{_bracketed(assigned.host)}:{listener.port}"
-    return found
+            by_listener[listener.name] = f"{_bracketed(assigned.host)}:{listener.port}"
+    return by_listener
 
 
 def certificate_names(
@@ -177,14 +177,14 @@ def certificate_names(
     """DNS names and IP addresses by which clients connect to listeners with TLS, and brokers to
     each other. `node_ips`: addresses of the nodes that brokers run on.
     """
-    ids, found = list(brokers), {f"*.{names.headless_service(cluster)}"}
+    ids, service_names = list(brokers), {f"*.{names.headless_service(cluster)}"}
     if cluster.schema_registry_port is not None and cluster.registry_has_tls:
-        found.add(names.registry_service(cluster))
+        service_names.add(names.registry_service(cluster))
     hosts: set[str] = set()
     for listener in cluster.listeners:
         if not listener.tls:
             continue
-        found.add(names.bootstrap_service(cluster, listener))
+        service_names.add(names.bootstrap_service(cluster, listener))
         if not is_external(listener):
             continue
         hosts |= {
@@ -198,7 +198,7 @@ def certificate_names(
             hosts |= {*filter(None, node_ips)}
     namespace = cluster.metadata.namespace
     suffixes = (f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local")
-    return frozenset({f"{service}{suffix}" for service in found for suffix in suffixes} | hosts)
+    return frozenset({f"{service}{suffix}" for service in service_names for suffix in suffixes} | hosts)
 
 
 def _bracketed(host: str) -> str:

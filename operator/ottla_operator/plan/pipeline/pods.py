@@ -179,17 +179,17 @@ def checkpoint_claim(pipeline: Pipeline) -> str | None:
 
 
 def _mounts(pipeline: Pipeline) -> list[Json]:
-    found = [{"name": "tmp", "mountPath": "/tmp"}]
+    mounts = [{"name": "tmp", "mountPath": "/tmp"}]
     if checkpoint_claim(pipeline):
-        found.append({"name": "checkpoint", "mountPath": CHECKPOINT_PATH})
-    return found
+        mounts.append({"name": "checkpoint", "mountPath": CHECKPOINT_PATH})
+    return mounts
 
 
 def _volumes(pipeline: Pipeline) -> list[Json]:
-    found: list[Json] = [{"name": "tmp", "emptyDir": {}}]
+    volumes: list[Json] = [{"name": "tmp", "emptyDir": {}}]
     if claim := checkpoint_claim(pipeline):
-        found.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": claim}})
-    return found
+        volumes.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": claim}})
+    return volumes
 
 
 def config_map(pipeline: Pipeline, executor: Json) -> Json:

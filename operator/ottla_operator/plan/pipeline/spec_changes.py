@@ -88,12 +88,12 @@ _SPEC_EFFECTS: Final[Mapping[str, _Effect]] = {
 
 def compare_specs(before: Pipeline, after: Pipeline) -> list[SpecChange]:
     """Differences of two versions of a Pipeline, by field."""
-    found = [*_source_changes(before.spec, after.spec), *_step_changes(before.spec, after.spec)]
-    found += [*_sink_changes(before.spec, after.spec), *_dedupe_changes(before.spec, after.spec)]
-    found += _conf_changes(before.spec.spark.conf, after.spec.spark.conf)
+    changes = [*_source_changes(before.spec, after.spec), *_step_changes(before.spec, after.spec)]
+    changes += [*_sink_changes(before.spec, after.spec), *_dedupe_changes(before.spec, after.spec)]
+    changes += _conf_changes(before.spec.spark.conf, after.spec.spark.conf)
     for field, values in _fields(_other_fields(before.spec), _other_fields(after.spec)):
-        found += _field_change(field, *values, _SPEC_EFFECTS.get(field, _NEXT_START))
-    return found
+        changes += _field_change(field, *values, _SPEC_EFFECTS.get(field, _NEXT_START))
+    return changes
 
 
 def needs_new_checkpoint(changes: Sequence[SpecChange]) -> bool:
