@@ -39,11 +39,11 @@ def _describe_member(member: Member, topology: Topology | None) -> MemberDescrip
 
 def _partitions_read(tasks: tuple[TaskIds, ...], topology: Topology | None) -> frozenset[TopicPartition]:
     """The partitions that the tasks read of their subtopologies' topics."""
-    parts = {} if topology is None else {part.subtopology_id: part for part in topology.subtopologies or ()}
+    subtopologies = {} if topology is None else {it.subtopology_id: it for it in topology.subtopologies or ()}
     return frozenset(
         (str(name), int(partition))
-        for one in tasks
-        if (part := parts.get(one.subtopology_id)) is not None
-        for name in (*part.source_topics, *(topic.name for topic in part.repartition_source_topics))
-        for partition in one.partitions
+        for task in tasks
+        if (subtopology := subtopologies.get(task.subtopology_id)) is not None
+        for name in (*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics))
+        for partition in task.partitions
     )

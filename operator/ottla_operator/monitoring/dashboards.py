@@ -31,8 +31,8 @@ DASHBOARDS: Final = (
 def render_files() -> Mapping[Path, str]:
     """The content of each file, by its path in the checkout."""
     return {
-        FOLDER / f"{one.file}.json": json.dumps(render_dashboard(one), indent=1, ensure_ascii=False) + "\n"
-        for one in DASHBOARDS
+        FOLDER / f"{dashboard.file}.json": json.dumps(render_dashboard(dashboard), indent=1, ensure_ascii=False) + "\n"
+        for dashboard in DASHBOARDS
     }
 
 

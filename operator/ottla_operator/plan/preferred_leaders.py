@@ -75,12 +75,12 @@ class _Leaders:
         came_from: dict[int, int] = {start: start}
         queue = deque([start])
         while queue:
-            at = queue.popleft()
-            if self._led[at] <= self._led[start] - 2:
-                return list(self._steps(came_from, at))
-            for to in sorted(self._edges[at], key=lambda it: (self._led[it], it)):
-                if to not in came_from and self._may_step(at, to):
-                    came_from[to] = at
+            broker = queue.popleft()
+            if self._led[broker] <= self._led[start] - 2:
+                return list(self._steps(came_from, broker))
+            for to in sorted(self._edges[broker], key=lambda it: (self._led[it], it)):
+                if to not in came_from and self._may_step(broker, to):
+                    came_from[to] = broker
                     queue.append(to)
         return []
 
@@ -88,11 +88,11 @@ class _Leaders:
         found = self._edges[before][to]
         return any(self._excess(it, before, to) > 0 for it in found) if self._keep_topics else bool(found)
 
-    def _steps(self, came_from: dict[int, int], at: int) -> Iterator[Step]:
-        while (before := came_from[at]) != at:
-            excess = {index: self._excess(index, before, at) for index in self._edges[before][at]}
-            yield max(excess, key=lambda it: (excess[it], -it)), at
-            at = before
+    def _steps(self, came_from: dict[int, int], broker: int) -> Iterator[Step]:
+        while (before := came_from[broker]) != broker:
+            excess = {index: self._excess(index, before, broker) for index in self._edges[before][broker]}
+            yield max(excess, key=lambda it: (excess[it], -it)), broker
+            broker = before
 
     def _excess(self, index: int, one: int, other: int) -> int:
         """Number of partitions of the same topic that `one` leads beyond those of `other`."""

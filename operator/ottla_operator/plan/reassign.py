@@ -135,10 +135,10 @@ def _replace(layout: ReplicaLayout, index: int, old: int) -> int | None:
     """Replaces a replica by one on the best target, for which the rack and the node of `old` are
     free. None if there is no target.
     """
-    at = layout.replicas[index].index(old)
+    position = layout.replicas[index].index(old)
     layout.remove(index, old)
     if (new := layout.choose_broker(index)) is not None:
-        layout.add(index, new, at)
+        layout.add(index, new, position)
     return new
 
 
@@ -149,12 +149,12 @@ def _move_home(layout: ReplicaLayout) -> None:
     for index, home in enumerate(layout.homes):
         at_home = layout.targets_in(home)
         for old in [it for it in layout.replicas[index] if it in layout.count and it not in at_home]:
-            at = layout.replicas[index].index(old)
+            position = layout.replicas[index].index(old)
             layout.remove(index, old)
             new = layout.choose_broker(index)
             if new is None or new not in at_home or not layout.keeps_spread(index, old, new):
                 new = old
-            layout.add(index, new, at)
+            layout.add(index, new, position)
 
 
 def _replica_to_remove(layout: ReplicaLayout, index: int, partition: PartitionReplicas) -> int:

@@ -52,9 +52,9 @@ class ReplicaLayout:
 
     def replace(self, index: int, old: int, new: int) -> None:
         """`new` gets the position of `old`, so that a preferred leader is replaced as one."""
-        at = self.replicas[index].index(old)
+        position = self.replicas[index].index(old)
         self.remove(index, old)
-        self.add(index, new, at)
+        self.add(index, new, position)
 
     def rack(self, broker: int) -> str:
         return self._racks.get(broker) or UsableBroker(broker).rack_key

@@ -56,10 +56,10 @@ def secret_contents(secret: Json) -> dict[str, str | bytes]:
     """All values of a Secret: text, or bytes where a value is not text. Raises SecretUnusable."""
     name = secret["metadata"]["name"]
     try:
-        found = {key: base64.b64decode(value, validate=True) for key, value in (secret.get("data") or {}).items()}
+        decoded = {key: base64.b64decode(value, validate=True) for key, value in (secret.get("data") or {}).items()}
     except (binascii.Error, TypeError):
         raise SecretUnusable(f"Secret {name}: data is not base64-encoded") from None
-    texts = {key: text_or_bytes(it) for key, it in found.items()}
+    texts = {key: text_or_bytes(it) for key, it in decoded.items()}
     return texts | {key: str(value) for key, value in (secret.get("stringData") or {}).items()}
 
 

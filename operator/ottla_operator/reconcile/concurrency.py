@@ -15,13 +15,13 @@ async def for_each(items: Iterable[T], do: Callable[[T], Awaitable[R]]) -> list[
     of the items. The first exception cancels the other calls and is raised."""
     limit = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def one(item: T) -> R:
+    async def do_when_allowed(item: T) -> R:
         async with limit:
             return await do(item)
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(it)) for it in items]
+            tasks = [group.create_task(do_when_allowed(it)) for it in items]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [it.result() for it in tasks]

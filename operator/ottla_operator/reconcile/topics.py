@@ -122,7 +122,7 @@ class TopicReconciler:
         observed = await _observe(client, [it.parsed for it in owners.values() if it.parsed], deleted_ids)
         delays_s = [WAIT_S] if deletion.has_undeleted_topics else []
 
-        async def one(resource: TopicResource) -> TopicResult:
+        async def reconcile_one(resource: TopicResource) -> TopicResult:
             if resource.parsed is None or owners.get(resource.parsed.topic_name) is not resource:
                 result = TopicResult(resource, None, evaluate_topic(resource, None, (), owners))
             else:
@@ -131,7 +131,7 @@ class TopicReconciler:
                 delays_s.append(await self._report(resource, result.observed, result.readiness))
             return result
 
-        results = await for_each(resources, one)
+        results = await for_each(resources, reconcile_one)
         unrecorded = [it for it in results if not deletion.is_recorded(it.resource, it.deletion_record)]
         error = await deletion.record((it.resource, it.deletion_record) for it in results)
 
@@ -199,10 +199,10 @@ class TopicReconciler:
             self._resources.clear()
 
     async def _report_all(self, resources: Sequence[TopicResource], readiness: Readiness) -> None:
-        async def one(it: TopicResource) -> None:
+        async def report_one(it: TopicResource) -> None:
             await self._report(it, None, it.unless_invalid(readiness))
 
-        await for_each(resources, one)
+        await for_each(resources, report_one)
 
     async def _report(self, resource: TopicResource, observed: ObservedTopic | None, readiness: Readiness) -> float:
         """Creates, updates or deletes the Pipeline of the Topic's lake, and writes the status. If

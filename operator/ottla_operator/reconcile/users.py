@@ -261,10 +261,10 @@ class UserReconciler:
         return found[1]
 
     async def _report_all(self, resources: Sequence[UserResource], readiness: Readiness) -> None:
-        async def one(it: UserResource) -> None:
+        async def report_one(it: UserResource) -> None:
             await self._report(it, it.unless_invalid(readiness))
 
-        await for_each(resources, one)
+        await for_each(resources, report_one)
 
     async def _report(
         self, resource: UserResource, readiness: Readiness, new_fields: StatusFields | None = None
