@@ -135,10 +135,10 @@ class TopicReconciler:
         unrecorded = [it for it in results if not deletion.is_recorded(it.resource, it.deletion_record)]
         error = await deletion.record((it.resource, it.deletion_record) for it in results)
 
-        async def report_unrecorded(it: TopicResult) -> None:
+        async def report_unrecorded(result: TopicResult) -> None:
             failed = Reconciling("DeletionPolicyNotRecorded", error)
-            readiness = failed if error and not isinstance(it.readiness, Stalled) else it.readiness
-            delays_s.append(await self._report(it.resource, it.observed, readiness))
+            readiness = failed if error and not isinstance(result.readiness, Stalled) else result.readiness
+            delays_s.append(await self._report(result.resource, result.observed, readiness))
 
         await for_each(unrecorded, report_unrecorded)
         waiting = frozenset(
@@ -199,8 +199,8 @@ class TopicReconciler:
             self._resources.clear()
 
     async def _report_all(self, resources: Sequence[TopicResource], readiness: Readiness) -> None:
-        async def report_one(it: TopicResource) -> None:
-            await self._report(it, None, it.unless_invalid(readiness))
+        async def report_one(resource: TopicResource) -> None:
+            await self._report(resource, None, resource.unless_invalid(readiness))
 
         await for_each(resources, report_one)
 

@@ -181,11 +181,11 @@ class UserReconciler:
     ) -> None:
         owners_of_secrets = secret_owners(resources)
 
-        async def prepare(it: UserResource) -> ClientCredentials | Readiness:
-            if (obstacle := find_obstacle(it, owners, owners_of_secrets)) is not None:
+        async def prepare(resource: UserResource) -> ClientCredentials | Readiness:
+            if (obstacle := find_obstacle(resource, owners, owners_of_secrets)) is not None:
                 return obstacle
             try:
-                return await self.secrets.prepare(it, parsed, cluster)
+                return await self.secrets.prepare(resource, parsed, cluster)
             except Blocked as blocked:
                 return blocked.readiness
 
@@ -198,26 +198,28 @@ class UserReconciler:
         }
         errors = await apply_user_changes(client, planned.values())
 
-        async def finish(it: UserResource) -> None:
-            credentials = prepared[it.uid]
+        async def finish(resource: UserResource) -> None:
+            credentials = prepared[resource.uid]
             if not isinstance(credentials, ClientCredentials):
-                await self._report(it, credentials)
+                await self._report(resource, credentials)
                 return
-            change = planned[it.uid]
+            change = planned[resource.uid]
             if (error := errors.get(change.user)) is not None:
-                await self._report(it, rejected_readiness(error, TRANSIENT_ERRORS))
+                await self._report(resource, rejected_readiness(error, TRANSIENT_ERRORS))
                 return
             try:
-                await self.secrets.write(it, credentials)
+                await self.secrets.write(resource, credentials)
             except Blocked as blocked:
-                await self._report(it, blocked.readiness)
+                await self._report(resource, blocked.readiness)
                 return
-            await self._record_changes(it, change.changes, policies, is_password_known=credentials.is_password_set)
+            await self._record_changes(
+                resource, change.changes, policies, is_password_known=credentials.is_password_set
+            )
             if credentials.issue_reason:
                 message = f"client certificate issued, valid until {credentials.expiry}: {credentials.issue_reason}"
-                await self.platform.record_event(it.body, "CertificateIssued", message)
+                await self.platform.record_event(resource.body, "CertificateIssued", message)
             status = StatusFields(credentials.secret_name, change.previous_until, credentials.certificate)
-            await self._report(it, _evaluate(it, parsed, observed, policies), status)
+            await self._report(resource, _evaluate(resource, parsed, observed, policies), status)
 
         await for_each(resources, finish)
 
@@ -261,8 +263,8 @@ class UserReconciler:
         return found[1]
 
     async def _report_all(self, resources: Sequence[UserResource], readiness: Readiness) -> None:
-        async def report_one(it: UserResource) -> None:
-            await self._report(it, it.unless_invalid(readiness))
+        async def report_one(resource: UserResource) -> None:
+            await self._report(resource, resource.unless_invalid(readiness))
 
         await for_each(resources, report_one)
 
