@@ -76,7 +76,7 @@ def bench(
     """Measure how fast brokers take and return records, and plot the rates.
 
     Without --topic, the command creates a topic, and deletes it at the end. It writes records as
-    fast as it can, then single records at a steady rate to time their latency, and then reads all
+    fast as it can, then single records at a steady rate to time their latency, and then reads the
     records of the topic. The load is that of one process.
     """
     phases = phases or list(PHASES)

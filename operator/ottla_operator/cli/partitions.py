@@ -60,15 +60,15 @@ def partitions(
     print_rows([row for row in rows if row["problem"] or not problems], COLUMNS, output)
 
 
-async def _describe(client: KafkaClient, found: list[TopicDescription]) -> list[dict[str, Any]]:
+async def _describe(client: KafkaClient, described: list[TopicDescription]) -> list[dict[str, Any]]:
     """One row for each partition. Values that only an unresponsive broker knows are None."""
     brokers = await cluster.list_broker_ids(client)
     starts, ends, sizes = await asyncio.gather(
-        offsets.list_reachable_offsets(client, found, EARLIEST_TIMESTAMP),
-        offsets.list_reachable_offsets(client, found, LATEST_TIMESTAMP),
+        offsets.list_reachable_offsets(client, described, EARLIEST_TIMESTAMP),
+        offsets.list_reachable_offsets(client, described, LATEST_TIMESTAMP),
         log_dirs.describe_replica_sizes(client, brokers),
     )
-    kinds = {(it.topic, it.partition): it.kind for it in cluster.find_partition_problems(found)}
+    kinds = {(it.topic, it.partition): it.kind for it in cluster.find_partition_problems(described)}
     return [
         {
             "topic": topic.name,
@@ -81,6 +81,6 @@ async def _describe(client: KafkaClient, found: list[TopicDescription]) -> list[
             "bytes": sizes.get(it.leader, {}).get((topic.name, it.index)),
             "problem": kinds.get((topic.name, it.index), ""),
         }
-        for topic in sorted(found, key=lambda it: it.name)
+        for topic in sorted(described, key=lambda it: it.name)
         for it in topic.partitions
     ]

@@ -111,8 +111,8 @@ def _addresses(bootstrap: str) -> list[str]:
     return [it.strip() for it in bootstrap.split(",") if it.strip()]
 
 
-def _print_replicas(found: dict[str, MetadataReplica | str]) -> None:
-    replicas = [it for it in found.values() if isinstance(it, MetadataReplica)]
+def _print_replicas(by_address: dict[str, MetadataReplica | str]) -> None:
+    replicas = [it for it in by_address.values() if isinstance(it, MetadataReplica)]
     state = observe_quorum(replicas)
     voters = {(it.broker, it.directory) for it in state.replica.voters} if state else set()
     rows: list[dict[str, Any]] = [
@@ -128,7 +128,7 @@ def _print_replicas(found: dict[str, MetadataReplica | str]) -> None:
     ]
     if rows:
         print_rows(rows, COLUMNS, OutputFormat.table)
-    for address, reason in found.items():
+    for address, reason in by_address.items():
         if isinstance(reason, str):
             print(f"{address}: {reason}")
     print()

@@ -178,12 +178,12 @@ def parse_reference(text: str) -> dict[str, Any]:
     return {"name": name, "subject": subject, "version": int(version)}
 
 
-def readable_lines(found: dict[str, Any]) -> list[str]:
-    """Lines of a schema's text, as the registry returns it: JSON with one attribute on a line,
-    Protobuf unchanged.
+def readable_lines(version: dict[str, Any]) -> list[str]:
+    """Lines of the text of a version, as the registry returns it: JSON with one attribute on a
+    line, Protobuf unchanged.
     """
-    text = str(found["schema"])
-    if found.get("schemaType") == "PROTOBUF":
+    text = str(version["schema"])
+    if version.get("schemaType") == "PROTOBUF":
         return text.strip().splitlines()
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False).splitlines()

@@ -102,7 +102,7 @@ def find_running_ports(folder: Path) -> set[int]:
     if find_process(folder) is None:
         return set()
     listeners: str = json.loads((folder / "settings.json").read_text())["listeners"]
-    return {int(one.rpartition(":")[2]) for one in listeners.split(",")}
+    return {int(listener.rpartition(":")[2]) for listener in listeners.split(",")}
 
 
 def evaluate_port(port: int, *, is_free: bool, broker: str = "") -> Finding:

@@ -123,15 +123,15 @@ async def describe_transaction(client: KafkaClient, transactional_id: str) -> Tr
     return _description(found)
 
 
-def _description(found: TransactionState) -> TransactionDescription:
+def _description(state: TransactionState) -> TransactionDescription:
     return TransactionDescription(
-        found.transactional_id,
-        int(found.producer_id),
-        int(found.producer_epoch),
-        found.transaction_state,
-        found.transaction_timeout // timedelta(milliseconds=1),
-        found.transaction_start_time,  # None where the response has −1
-        frozenset((topic.topic, int(it)) for topic in found.topics for it in topic.partitions),
+        state.transactional_id,
+        int(state.producer_id),
+        int(state.producer_epoch),
+        state.transaction_state,
+        state.transaction_timeout // timedelta(milliseconds=1),
+        state.transaction_start_time,  # None where the response has −1
+        frozenset((topic.topic, int(it)) for topic in state.topics for it in topic.partitions),
     )
 
 

@@ -107,7 +107,7 @@ class TopicMetrics:
 
     def _show_topics(
         self,
-        found: Sequence[topics.TopicDescription],
+        described: Sequence[topics.TopicDescription],
         ends: Mapping[TopicPartition, int],
         starts: Mapping[TopicPartition, int],
         elapsed_s: float,
@@ -116,12 +116,12 @@ class TopicMetrics:
         every record. For a topic with a partition without a leader it is the previous sum, and the
         row keeps its number of records and its rate.
         """
-        existing = {it.name for it in found}
+        existing = {it.name for it in described}
         for cluster, name in [*self.view.topics]:
             if cluster == self.cluster and name not in existing and not self.is_managed(name):
                 del self.view.topics[cluster, name]
         log_ends: dict[str, int] = {}
-        for topic in found:
+        for topic in described:
             row = self.view.topics.setdefault((self.cluster, topic.name), TopicRow(self.cluster, topic.name))
             row.partitions = len(topic.partitions)
             if not self.is_managed(topic.name):
@@ -137,8 +137,8 @@ class TopicMetrics:
                 row.records_per_second = max(0.0, (log_ends[topic.name] - previous) / elapsed_s)
         return log_ends
 
-    def _show_brokers(self, found: Sequence[topics.TopicDescription]) -> None:
-        partitions = [it for topic in found for it in topic.partitions]
+    def _show_brokers(self, described: Sequence[topics.TopicDescription]) -> None:
+        partitions = [it for topic in described for it in topic.partitions]
         leaders = Counter(it.leader for it in partitions)
         replicas = Counter(broker for it in partitions for broker in it.replicas)
         out_of_sync = Counter(broker for it in partitions for broker in it.replicas if broker not in it.isr)

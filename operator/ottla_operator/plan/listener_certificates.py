@@ -89,27 +89,27 @@ def read_certificates(cluster: Cluster, secrets: Mapping[str, ObservedSecret]) -
     return ListenerCertificates(name, chain, values[KEY], authorities, digest)
 
 
-def check_certificates(found: ListenerCertificates, now: float | None) -> CertificateStatus:
+def check_certificates(certificates: ListenerCertificates, now: float | None) -> CertificateStatus:
     """Returns the state of the certificate that clients see. Raises SecretUnusable if brokers could
     not start with it, or clients would reject it. `now`: seconds since 1970; None for certificates
     that brokers have already, with which they may restart even if these have expired.
     """
     try:
-        shown = inspect_certificate(found.chain, found.key)
+        shown = inspect_certificate(certificates.chain, certificates.key)
     except InvalidCertificate as reason:
-        raise SecretUnusable(f"spec.tls: Secret {found.secret}: {CHAIN} with {KEY} {reason}") from None
+        raise SecretUnusable(f"spec.tls: Secret {certificates.secret}: {CHAIN} with {KEY} {reason}") from None
     if now is not None and (why := shown.validity_problem(now)):
-        raise SecretUnusable(f"spec.tls: Secret {found.secret}: clients would reject {CHAIN}: {why}")
+        raise SecretUnusable(f"spec.tls: Secret {certificates.secret}: clients would reject {CHAIN}: {why}")
     return CertificateStatus(not_after=format_time(shown.not_after))
 
 
-def check_certificates_between_brokers(found: ListenerCertificates, host: str) -> None:
+def check_certificates_between_brokers(certificates: ListenerCertificates, host: str) -> None:
     """Raises SecretUnusable if brokers would reject each other's certificate. `host`: by which
     another broker connects to one.
     """
-    where = f"spec.tls.interBroker: Secret {found.secret}"
+    where = f"spec.tls.interBroker: Secret {certificates.secret}"
     try:
-        names = inspect_certificate(found.chain, found.key, trusted=found.authorities).names
+        names = inspect_certificate(certificates.chain, certificates.key, trusted=certificates.authorities).names
     except InvalidCertificate as reason:
         raise SecretUnusable(
             f"{where}: brokers would reject each other: {AUTHORITIES} does not verify {CHAIN}, which {reason}"

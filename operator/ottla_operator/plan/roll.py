@@ -135,7 +135,7 @@ def find_blockers(
     """
     found: list[Blocker] = []
     for partition in partitions:
-        in_sync = tuple(at for at in partition.isr if at == broker or ready is None or at in ready)
+        in_sync = tuple(it for it in partition.isr if it == broker or ready is None or it in ready)
         needed = min(partition.min_isr, len(partition.replicas) - 1)
         if broker in in_sync and len(in_sync) - 1 < needed:
             found.append(Blocker(broker, partition.topic, partition.partition, in_sync, needed))

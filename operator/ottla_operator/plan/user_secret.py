@@ -126,5 +126,5 @@ def _escape(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "")
     text = f"\\{escaped}" if escaped.startswith(" ") else escaped
     units = text.encode("utf-16-be")
-    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    codes = [int.from_bytes(units[index : index + 2]) for index in range(0, len(units), 2)]
     return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)

@@ -90,7 +90,7 @@ class Controller:
         """Starts the loops and reconciles everything in the cache."""
         for loops in self._loops.values():
             loops.start()
-        for key in {*self.cache.clusters, *(key for found in self.cache.grouped().values() for key in found)}:
+        for key in {*self.cache.clusters, *(key for by_cluster in self.cache.grouped().values() for key in by_cluster)}:
             self.wake("Cluster", key)
         for key in self.cache.pipelines:
             self.wake("Pipeline", key)

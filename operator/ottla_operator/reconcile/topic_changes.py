@@ -48,13 +48,13 @@ async def observe_topics(client: KafkaClient, desired: Sequence[Topic]) -> dict[
     }
 
 
-def _has_desired_replicas(topic: Topic, found: topics.TopicDescription | None) -> bool:
+def _has_desired_replicas(topic: Topic, description: topics.TopicDescription | None) -> bool:
     """True if the spec asks for no number of replicas, or all of them exist and are in sync:
     brokers also list replicas that are still being added."""
     replicas = topic.spec.replicas
     if replicas is None:
         return True
-    return found is not None and all(len(it.isr) == len(it.replicas) == replicas for it in found.partitions)
+    return description is not None and all(len(it.isr) == len(it.replicas) == replicas for it in description.partitions)
 
 
 async def apply_topic_change(client: KafkaClient, change: TopicChange) -> None:

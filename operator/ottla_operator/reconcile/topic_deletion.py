@@ -103,12 +103,12 @@ class TopicDeletion:
     def is_recorded(self, resource: TopicResource, record: DeletionRecord | None) -> bool:
         return record is None or self._written.get(resource.uid) == record
 
-    async def record(self, found: Iterable[tuple[TopicResource, DeletionRecord | None]]) -> str:
+    async def record(self, results: Iterable[tuple[TopicResource, DeletionRecord | None]]) -> str:
         """Stores the deletion records of these resources. Returns why that failed; empty if it
         succeeded. Raises PlatformError while the platform is unavailable.
         """
         previous = dict(self._written)
-        for resource, record in found:
+        for resource, record in results:
             if record is not None:
                 self.records[resource.uid] = record
             elif resource.has_delete_policy and resource.uid in previous:
