@@ -33,7 +33,7 @@ class BlockingPartition(Model, frozen=True):
     min_isr: Annotated[
         int,
         doc(
-            "Number of replicas that must be in sync before the restart, that of the broker included: one more than "
+            "Number of replicas that must be in sync before the restart, including the broker's own: one more than "
             "must stay in sync during it."
         ),
     ]

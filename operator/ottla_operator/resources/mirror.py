@@ -77,8 +77,8 @@ class Sync(Model, frozen=True):
     acls: Annotated[
         bool | None,
         doc(
-            "Whether access rules for the names of mirrored topics are copied, without what allows writing, as by "
-            "MirrorMaker 2. The mirror's user at the source needs Describe on the cluster. Defaults to false."
+            "Whether access rules for the names of mirrored topics are copied, without the right to write, as "
+            "MirrorMaker 2 does. The mirror's user at the source needs Describe on the cluster. Defaults to false."
         ),
     ] = None
     schemas: Annotated[

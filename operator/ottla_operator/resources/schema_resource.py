@@ -71,8 +71,8 @@ class SchemaReference(Model, frozen=True):
     schema_ref: Annotated[
         ObjectRef | None,
         doc(
-            "Instead of subject and version: another Schema of the Cluster. A change of it registers this schema "
-            "again, with a reference to its new version."
+            "Instead of subject and version: another Schema of the Cluster. A new version of that Schema registers "
+            "this schema again, with a reference to the new version."
         ),
     ] = None
 

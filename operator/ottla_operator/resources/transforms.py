@@ -54,7 +54,7 @@ class TransformWithState(Model, frozen=True):
         Literal["none", "processingTime", "eventTime"],
         doc(
             "Time that the class's timers and its state's time to live go by. eventTime: the watermark of the rows, "
-            "which need one; it has no time to live. Defaults to none."
+            "which need one; state then has no time to live. Defaults to none."
         ),
     ] = "none"
     event_time: Annotated[
