@@ -241,13 +241,12 @@ class PipelineProcess:
 
     def _apply_event(self, event: dict[str, Json]) -> None:
         lag = event.get("lag") or {}
-        rate = event.get("processedRowsPerSecond")
         previous = self.runner or RunnerStatus("starting")
         self.runner = RunnerStatus(
             event.get("state") or previous.state,
             event.get("error") or previous.error,
             event.get("at") if "batch" in event else previous.last_progress,
-            input_rows_per_second=rate,
+            input_rows_per_second=event.get("inputRowsPerSecond"),
             lag_records=lag.get("records"),
             lag_seconds=lag.get("seconds"),
             spark_ui=str(event.get("sparkUi") or previous.spark_ui),
@@ -257,7 +256,7 @@ class PipelineProcess:
         )
         if "batch" in event:
             row = self.row
-            row.rows_per_second = rate
+            row.rows_per_second = event.get("processedRowsPerSecond")
             row.rows_in += event.get("rows", 0)
             row.rows_out += event.get("written", 0)
             row.lag_records, row.lag_seconds = lag.get("records"), lag.get("seconds")

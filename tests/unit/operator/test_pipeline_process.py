@@ -45,12 +45,14 @@ def test_batches_are_added_up(tmp_path: Path) -> None:
         "batch": 0,
         "rows": 10,
         "written": 0,
+        "inputRowsPerSecond": 4.0,
         "processedRowsPerSecond": 5.0,
         "lag": {"records": 7, "seconds": 1.5},
     }
     record_progress(run, batch)
     run.read_progress()
     assert (run.row.rows_in, run.row.rows_out, run.row.lag_records, run.row.lag_seconds) == (10, 0, 7, 1.5)
+    assert run.runner.input_rows_per_second == 4.0
     assert messages == []
     record_progress(run, {**batch, "batch": 1, "written": 3})
     run.read_progress()

@@ -125,7 +125,7 @@ async def test_malformed_response_is_an_error_of_its_connection(broker: SmallBro
         mock.patch.object(channel, "send_in_version", mock.AsyncMock(return_value=bytearray(6))),
         pytest.raises(ConnectionError, match=r"malformed response to Metadata: .* ends early"),
     ):
-        await channel.send(MetadataRequest(topics=None))
+        await channel.send(MetadataRequest(topics=None, include_topic_authorized_operations=False))
     assert not channel.is_open
     with (
         mock.patch.object(Channel, "send_in_version", mock.AsyncMock(return_value=bytearray(6))),
