@@ -233,7 +233,10 @@ async def test_partitions_of_a_failed_directory_get_other_leaders() -> None:
 
 @async_test
 async def test_a_directory_that_fails_during_a_controlled_shutdown_is_recorded() -> None:
-    small = await SmallController().add_brokers(1, 2)
+    small = SmallController()
+    await small.register(1, directories=(10, 11))
+    await small.heartbeat(1)
+    await small.add_brokers(2)
     await small.add_topic(replicas=(1,))
     await small.add_topic("shared", replicas=(1, 2))
     await small.heartbeat(1, want_shut_down=True)

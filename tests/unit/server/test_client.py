@@ -123,13 +123,13 @@ async def test_malformed_response_is_an_error_of_its_connection(broker: SmallBro
     channel = await open_channel("127.0.0.1", port, "test")
     with (
         mock.patch.object(channel, "send_in_version", mock.AsyncMock(return_value=bytearray(6))),
-        pytest.raises(ConnectionError, match=r"malformed response to Metadata: .* ends early"),
+        pytest.raises(ConnectionError, match="malformed response to Metadata: "),
     ):
         await channel.send(MetadataRequest(topics=None, include_topic_authorized_operations=False))
     assert not channel.is_open
     with (
         mock.patch.object(Channel, "send_in_version", mock.AsyncMock(return_value=bytearray(6))),
-        pytest.raises(ConnectionError, match=r"malformed response to ApiVersions: .* ends early"),
+        pytest.raises(ConnectionError, match="malformed response to ApiVersions: "),
     ):
         await open_channel("127.0.0.1", port, "test")
     await server.close()
