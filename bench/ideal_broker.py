@@ -1,11 +1,11 @@
-"""`python -m bench.ideal_broker [--records N] [--size BYTES] [--turns N]`: the upper limit of a
-consuming line.
+"""`python -m bench.ideal_broker [--records N] [--size BYTES] [--turns N]`: the highest rate at
+which librdkafka can consume.
 
-librdkafka reads from Ottla, from Apache Kafka, and from a broker that has no work to do: all
-responses are prepared over the log's pages in memory, and a thread that blocks in recv() sends each
-with one system call. Where this broker is no faster than Ottla, the client is the bottleneck, and
-no broker could be faster. Requests other than these fetches are forwarded to the Ottla broker whose
-log it reads.
+It reads from Ottla, from Apache Kafka, and from a broker that has no work to do. Its responses are
+prepared and point to the log's memory-mapped pages. One thread per connection waits for a request
+in recv() and sends the response with one system call. Where this broker is no faster than Ottla,
+the client is the bottleneck, and no broker could be faster. Requests other than these fetches are
+forwarded to the Ottla broker whose log it reads.
 """
 
 import argparse

@@ -44,8 +44,8 @@ def produce_request(topic: str, records: bytes, partition: int = 0) -> bytes:
 
 
 def fetch_request(topic: str) -> FetchRequest:
-    """A Fetch request, version 11, for partition 0 from offset 0, outside of a session, as
-    librdkafka sends it.
+    """A Fetch request, version 11, for partition 0 from offset 0, `read_uncommitted`. Like
+    librdkafka's, it has no fetch session.
     """
     name = topic.encode()
     head = struct.pack(">iiiibii", -1, FETCH_WAIT_MS, 1, 50 << 20, 0, 0, -1)

@@ -35,7 +35,7 @@ HOST: Final = "127.0.0.1"
 JOINING_EPOCH, LEAVING_EPOCH = 0, -1
 MAX_WAIT: Final = i32Timedelta.parse(timedelta(milliseconds=500))
 MAX_BYTES: Final = i32(50 << 20)
-RECORD_LIMIT: Final = i8(1)
+RECORD_LIMIT: Final = i8(1)  # a share_acquire_mode
 ACCEPT: Final = i8(1)
 GROUP_RESOURCE: Final = 32
 CLOSING_EPOCH: Final = -1
@@ -157,7 +157,9 @@ class ShareMember:
 async def measure_acknowledgements(
     broker: BrokerProcess, topic: str, *, members: int, max_records: int, records: int
 ) -> ShareResult:
-    """Members of a new group acknowledge `records` of the topic's records, from its start on."""
+    """The members of a new share group acknowledge at least `records` records of the topic,
+    beginning with the oldest.
+    """
     group = f"{topic}-{max_records}-{records}"
     await wait_for_coordinator(broker, group)
     async with Client.connect(broker.bootstrap) as client:

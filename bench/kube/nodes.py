@@ -20,7 +20,7 @@ CHANGED_SPEC = {"config": {**SPEC["config"], "num.partitions": 7}}
 
 
 def measure() -> Iterator[tuple[str, float]]:
-    """Yields the name and value of each line of the session `nodes`."""
+    """Yields the name and value of each measurement in `LINES["nodes"]` (`bench.kube.lines`)."""
     archives = [build.build_archive(name) for name in ("broker", "operator")]
     with tempfile.TemporaryDirectory() as folder, run_kubernetes(Path(folder) / "kube", nodes=1) as kube:
         for archive in archives:

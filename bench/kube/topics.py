@@ -23,7 +23,7 @@ RESYNCS = 2
 
 
 def measure() -> Iterator[tuple[str, float]]:
-    """Yields the name and value of each line of the session `topics`."""
+    """Yields the name and value of each measurement in `LINES["topics"]` (`bench.kube.lines`)."""
     with tempfile.TemporaryDirectory() as folder, run_control_plane(Path(folder) / "plane") as plane:
         install_crds(plane.admin)
         operator = OperatorProcess(Path(folder), plane.kubeconfig())

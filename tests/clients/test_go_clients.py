@@ -1,6 +1,6 @@
-"""franz-go and Sarama: every codec, a growing group and an admin client. Sarama runs with its
-newest and with its default version of Kafka; franz-go also has transactions and its client of
-schema registries (`sr`).
+"""franz-go and Sarama: every codec, groups of one and of two members, and an admin client. Sarama
+runs with the newest version of Kafka that it knows and with 2.1.0; franz-go also has transactions
+and its client of schema registries (`sr`).
 
 The programs (`tests/clients/go`) act and print results; the assertions are here.
 """
@@ -84,7 +84,8 @@ def read_in_group(
 ) -> list[int]:
     """A group reads all records; returns the end of each partition.
 
-    A new member reads uncommitted records again, so the programs count distinct offsets.
+    After a rebalance a member reads records again whose offsets are not committed, so the programs
+    count distinct offsets.
     """
     seen = client.run("group", broker.bootstrap, topic, group, member_count, len(written))
     places = {(each["partition"], each["offset"]): (each["value"], each["key"]) for each in seen}

@@ -26,7 +26,7 @@ OPEN = "the topic has failed over and takes records of its own; on.divergence=Tr
 
 @pytest.fixture(params=[pytest.param("kafka", marks=pytest.mark.slow), "ottla"])
 def sites(request: pytest.FixtureRequest) -> Iterator[Sites]:
-    """The source `a` is a broker of Kafka or Ottla; nothing is set at it."""
+    """The source `a` is a broker of Kafka or Ottla; no configuration is changed there."""
     with BROKERS[request.param]() as a, run_ottla_broker() as b:
         sites = Sites(a, b)
         sites.create_topic()
@@ -92,7 +92,8 @@ def test_failover_is_reverted_with_consent_and_own_records_are_saved(sites: Site
     with pytest.raises(AssertionError, match=r"INVALID_TOPIC|Invalid topic"):
         produce(b.bootstrap, TOPIC, [b"closed"], partition=0)
     if transaction is not None:
-        # The failover aborted its copy. The transaction goes on at the source and in its copy.
+        # The failover aborted the transaction at `b`. The revert truncated that abort marker, so
+        # the transaction is open again there, and the source's commit reaches it.
         transaction.commit_transaction(30)
         sites.assert_same_records()
         assert b"in a transaction" in [

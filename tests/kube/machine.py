@@ -162,7 +162,9 @@ def cgroup_folders(group: str) -> list[Path]:
 
 
 def create_cgroup(group: str) -> None:
-    """Creates a control group that can have child groups with the same controllers."""
+    """Creates a control group. Its child groups can have the same controllers, except those of a
+    `daemons` group, which contains processes itself.
+    """
     for folder in cgroup_folders(group):
         folder.mkdir(exist_ok=True)
         if (folder / "cpuset.cpus").exists() and not (folder / "cgroup.controllers").exists():

@@ -66,8 +66,8 @@ def open_decoder(writer: RecordSchema, reader: RecordSchema, schema_id: int) -> 
 
 def open_encoder(schema: RecordSchema, schema_id: int, columns: T.DataType) -> Callable[[Any], bytes]:
     """Function that encodes a row as a record with the id `schema_id`, and raises ValueError.
-    `columns`: type of the rows. Raises PipelineError, and UnusableSchema if a column has no field,
-    or only one of row and schema has columns.
+    `columns`: type of the rows. Raises PipelineError. Raises UnusableSchema if a column has no
+    field in the schema, or if only one of `columns` and the schema's type is a struct.
     """
     wanted = to_spark_type(schema.text)
     if isinstance(columns, T.StructType) and isinstance(wanted, T.StructType):

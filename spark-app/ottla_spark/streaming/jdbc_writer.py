@@ -111,7 +111,8 @@ def prepare_tables(
     database: JdbcConnection, table: TableName, rows: DataFrame, key: tuple[str, ...], query: str, pipeline: str
 ) -> None:
     """Creates missing tables, and the query's row of `ottla_batches` if it is new. Raises
-    PipelineError if the table lacks a column of the rows.
+    PipelineError if the table lacks a column of the rows, or if PostgreSQL has no type for a column
+    of a new table.
     """
     columns = output_columns(rows)
     # Two sinks that create a table at the same time would fail.
@@ -132,7 +133,9 @@ def prepare_tables(
 def create_staging(
     database: JdbcConnection, table: TableName, columns: list[str], query: str, deleted: str
 ) -> TableName:
-    """An empty staging table. Those that killed processes left behind are deleted."""
+    """Creates an empty staging table, with the column `deleted` unless that name is empty. Drops
+    staging tables of the query that killed processes left behind.
+    """
     prefix = f"{_STAGING}{uuid.UUID(query).hex}_"
     batches = table.in_same_schema(postgresql.BATCHES)
     for name in database.first_column(postgresql.list_staging_tables_sql(), prefix, batches.quoted):

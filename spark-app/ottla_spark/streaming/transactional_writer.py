@@ -11,8 +11,8 @@ failed, or whose process was killed, runs again with the same number:
   had committed its transaction, and the new writer does nothing.
 
 A process that has committed the batch before this one goes on with the same producer. If another
-process has been this writer since, the brokers refuse the producer before it takes a row, and a new
-one begins as above.
+process has opened a producer for this writer since, the old producer is fenced: the brokers refuse
+it before it takes a row. The process then opens a new producer, as above.
 
 After a batch of few rows, one writer writes the next, in a process of its own
 (`writer_processes`).
@@ -79,8 +79,8 @@ def divide(records: DataFrame, origin: Collection[str], *, by_key: bool, writers
     """Partition n of the result has the records of writer n. `origin`: those of the records'
     columns that say where a row came from.
 
-    Rows that have their origin are divided by the source's partition and keep its order. Others are
-    divided by their key or, without one, by their value.
+    Records with the columns `_topic`, `_partition` and `_offset` are divided by the source's
+    partition and keep its order. Others are divided by their key or, without one, by their value.
     """
     if {*_PARTITION, _OFFSET} <= set(origin):
         return records.repartition(writers, *_PARTITION).sortWithinPartitions(*_PARTITION, _OFFSET)
@@ -134,8 +134,9 @@ class TransactionalWriter:
 
     def _process_name(self, writers: int) -> str:
         """Name of the Python processes for a batch with this many writers. The processes that are
-        started in advance are for the first batch, whatever its number of writers. A single writer
-        of a later batch has a process of another name, because Spark would give it any of several.
+        started in advance are for the first batch, whatever its number of writers. A later batch
+        with another number of writers has processes of another name. Otherwise Spark could run a
+        single writer in any of several processes of the same name.
         """
         if self._writers_at_first is None:
             self._writers_at_first = writers

@@ -138,16 +138,17 @@ class BrokerSide:
         await asyncio.sleep(self._pause_s * 2)
 
     async def initialize_shares(self, fields: dict[str, Any]) -> None:
-        """Joins a share group until the share state of its topics is initialized, at most for
-        ASSIGNED_WITHIN_S, and leaves. Without the topics that never happens.
+        """Joins a share group, stays until the share state of its topics is initialized, at most
+        for ASSIGNED_WITHIN_S, and leaves. If a topic does not exist, its state is never
+        initialized.
         """
         joining = {**fields, "member_id": "AAAAAAAAAAAAAAAAAAAA-g"}
         with suppress(TimeoutError):
             async with asyncio.timeout(ASSIGNED_WITHIN_S):
-                await self._join_until_assigned(joining)
+                await self._heartbeat_until_initialized(joining)
         await self._send("share_group_heartbeat", **{**joining, "member_epoch": -1, "subscribed_topic_names": None})
 
-    async def _join_until_assigned(self, joining: dict[str, Any]) -> None:
+    async def _heartbeat_until_initialized(self, joining: dict[str, Any]) -> None:
         epoch = 0
         while True:
             found = await self._send("share_group_heartbeat", **{**joining, "member_epoch": epoch})

@@ -1,5 +1,5 @@
 """Steps of transactional producers, of both transaction versions, and of administrators who
-describe, list or end their transactions.
+describe, list or abort their transactions.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tests.clients.walks.steps import BatchSpec, Reference, Step
 from tests.clients.walks.walk_state import UNKNOWN_PRODUCER
 
 IDS: Final = ("x0", "x1", "x2")
-SECOND_PROTOCOL: Final = frozenset({"x0"})
+TRANSACTION_V2_IDS: Final = frozenset({"x0"})
 """Ids whose clients mostly use transaction version 2. A change of version within a transaction is
 part of a walk, too.
 """
@@ -38,8 +38,8 @@ def epoch_of(transactional_id: str) -> Reference:
     return Reference("producer epoch", (transactional_id,))
 
 
-def uses_second_protocol(generator: StepGenerator, transactional_id: str) -> bool:
-    return (transactional_id in SECOND_PROTOCOL) != generator.chance(0.04)
+def uses_transaction_v2(generator: StepGenerator, transactional_id: str) -> bool:
+    return (transactional_id in TRANSACTION_V2_IDS) != generator.chance(0.04)
 
 
 def producer(generator: StepGenerator, transactional_id: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def produce(generator: StepGenerator) -> Step:
 def produce_step(
     generator: StepGenerator, transactional_id: str, chosen: list[tuple[str, list[int]]], *, valid: bool
 ) -> Step:
-    second = uses_second_protocol(generator, transactional_id)
+    uses_v2 = uses_transaction_v2(generator, transactional_id)
     # One shift for all batches: Kafka refuses a whole request with batches of two epochs, Ottla
     # judges each batch by itself.
     shift = 0 if valid else generator.random.choices((0, -1, 1), (20, 1, 1))[0]
@@ -130,8 +130,8 @@ def produce_step(
     ]
     return generator.step(
         "produce",
-        low=12 if second else 3,
-        high=99 if second else 11,
+        low=12 if uses_v2 else 3,
+        high=99 if uses_v2 else 11,
         transactional_id=None if not valid and generator.chance(0.02) else name_of(transactional_id),
         acks=-1,
         timeout=10_000,
@@ -160,11 +160,11 @@ def end_txn(generator: StepGenerator) -> Step:
 
 
 def end_txn_step(generator: StepGenerator, transactional_id: str, sender: dict[str, Any]) -> Step:
-    second = uses_second_protocol(generator, transactional_id)
+    uses_v2 = uses_transaction_v2(generator, transactional_id)
     return generator.step(
         "end_txn",
-        low=5 if second else 0,
-        high=99 if second else 4,
+        low=5 if uses_v2 else 0,
+        high=99 if uses_v2 else 4,
         source=(transactional_id,),
         committed=not generator.chance(0.35),
         **sender,
@@ -182,7 +182,7 @@ def txn_offset_commit(generator: StepGenerator) -> Step:
 
 
 def offset_commit_step(generator: StepGenerator, transactional_id: str, sender: dict[str, Any], group: str) -> Step:
-    second = uses_second_protocol(generator, transactional_id)
+    uses_v2 = uses_transaction_v2(generator, transactional_id)
     offsets = [
         {
             "name": Reference("name", (topic,)),
@@ -200,8 +200,8 @@ def offset_commit_step(generator: StepGenerator, transactional_id: str, sender: 
     ]
     return generator.step(
         "txn_offset_commit",
-        low=5 if second else 0,
-        high=99 if second else 4,
+        low=5 if uses_v2 else 0,
+        high=99 if uses_v2 else 4,
         group_id=Reference("name", (group,)),
         generation_id=generator.random.choices((-1, 3), (20, 1))[0],
         member_id="" if not generator.chance(0.04) else "nobody",
@@ -212,8 +212,8 @@ def offset_commit_step(generator: StepGenerator, transactional_id: str, sender: 
 
 
 def whole_transaction(generator: StepGenerator) -> list[Step]:
-    """The requests of a client's whole transaction, sometimes without its end: on an id without a
-    transaction few requests have an effect.
+    """The requests of a client's whole transaction, sometimes without its end. They are generated
+    together because most requests have no effect on a transactional id without an open transaction.
     """
     transactional_id, group = choose_id(generator), generator.group()
     sender: dict[str, Any] = {
@@ -226,16 +226,16 @@ def whole_transaction(generator: StepGenerator) -> list[Step]:
         for topic, partitions in chosen_partitions(generator)
     ]
     chosen = [(topic, partitions) for topic, partitions in chosen if partitions]
-    uses_first_protocol = transactional_id not in SECOND_PROTOCOL
+    uses_transaction_v1 = transactional_id not in TRANSACTION_V2_IDS
     steps = [begin_producer(generator, transactional_id)] * generator.choose(0, 1, 2)
     if chosen:
-        steps += [add_partitions_step(generator, sender, chosen, high=3)] * uses_first_protocol
+        steps += [add_partitions_step(generator, sender, chosen, high=3)] * uses_transaction_v1
         steps += [
             produce_step(generator, transactional_id, chosen, valid=True) for _ in range(generator.choose(1, 1, 2))
         ]
     if generator.chance(0.4):
         group_id = Reference("name", (group,))
-        steps += [generator.step("add_offsets_to_txn", group_id=group_id, **sender)] * uses_first_protocol
+        steps += [generator.step("add_offsets_to_txn", group_id=group_id, **sender)] * uses_transaction_v1
         steps += [offset_commit_step(generator, transactional_id, sender, group)]
     if generator.chance(0.8):
         steps += [end_txn_step(generator, transactional_id, sender)]
@@ -243,7 +243,7 @@ def whole_transaction(generator: StepGenerator) -> list[Step]:
 
 
 def write_txn_markers(generator: StepGenerator) -> Step:
-    """The request of an administrator who ends a transaction in one partition."""
+    """The request of an administrator who aborts a transaction in one partition."""
     transactional_id, topic = choose_id(generator), generator.topic()
     marker = {
         "producer_id": producer_of(transactional_id),
@@ -273,8 +273,9 @@ def list_transactions(generator: StepGenerator) -> Step:
 
 
 def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
-    """Creates topics of one segment: Kafka's response ends with a segment, Ottla's does not. A
-    marker, whose time is that of the broker's clock, would begin another segment.
+    """Creates topics whose partitions stay in one segment, because Kafka's Fetch response ends at
+    the end of a segment and Ottla's does not. Without this setting a marker would begin another
+    segment: its timestamp is from the broker's clock.
     """
     step = topics.create_topics(generator, topic)
     for wanted in step.fields["topics"]:
@@ -283,7 +284,7 @@ def create_topics(generator: StepGenerator, topic: str | None = None) -> Step:
 
 
 def fetch_without_session(generator: StepGenerator) -> Step:
-    """A fetch without a session, from the beginning or near the end."""
+    """A fetch without a session, usually from the beginning or near the end of the log."""
     fetched = [
         {
             **generator.topic_fields(topic),
