@@ -1,9 +1,9 @@
 """Warns of pauses of the event loop, in which a broker serves nobody and sends no heartbeats.
 
 The controller fences a broker that is silent for `broker.session.timeout.ms`. The broker's own log
-then says what the time was spent on: too much work, too few processors, or a disk, a lack of memory
-or a stopped process (`kubectl debug`, a virtual machine that is moved). Hadoop's JvmPauseMonitor
-does the same.
+then says what the time was spent on: computing, waiting for a processor, or neither. The last is a
+wait for the disk or for memory, or a stopped process (`kubectl debug`, a virtual machine that is
+moved). Hadoop's JvmPauseMonitor does the same.
 """
 
 import asyncio

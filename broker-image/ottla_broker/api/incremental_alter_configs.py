@@ -2,12 +2,14 @@
 
 - Changes only the configs that it names: SET, DELETE (back to the default), APPEND to and SUBTRACT
   from a list (KIP-339).
-- APPEND and SUBTRACT start from the default where a list is not set. An entry is not appended
-  twice.
+- APPEND and SUBTRACT start from the default where a list is not set. An entry that the list has is
+  not appended.
 - Each resource has its own outcome and is validated whole before anything changes. The response is
   sent when the metadata log has the change on disk. Levels of this broker's loggers (KIP-412) are
   set in memory.
-- Deleting an unknown config changes nothing, as in Kafka: scripts remove what older versions had.
+- Deleting an unknown config of a topic, a broker, a mirror or a subscription to clients' metrics
+  changes nothing, as in Kafka: scripts remove what older versions had. For other resources it is an
+  error.
 - A resource or a config named twice is INVALID_REQUEST, and so is a missing value.
 - v1 is flexible.
 """
@@ -111,7 +113,7 @@ def new_value(ctx: RequestContext, kind: int, name: str, config: AlterableConfig
             return config.value
         case ConfigOperation.APPEND:
             entries = current_entries(ctx, kind, name, config.name)
-            return ",".join([*entries, *(entry for entry in split_list(config.value) if entry not in entries)])
+            return ",".join(dict.fromkeys([*entries, *split_list(config.value)]))
         case ConfigOperation.SUBTRACT:
             removed = split_list(config.value)
             return ",".join(entry for entry in current_entries(ctx, kind, name, config.name) if entry not in removed)
@@ -133,7 +135,9 @@ def current_entries(ctx: RequestContext, kind: int, name: str, config_name: str)
 
 
 def default_value(ctx: RequestContext, kind: int, setting: Setting[object]) -> object:
-    """The value that applies to a resource without a value of its own."""
+    """The value from which APPEND and SUBTRACT start where the resource has none of its own. For a
+    broker: the value in effect on the broker that runs this, whichever broker the resource names.
+    """
     match kind:
         case ConfigResource.TOPIC:
             return ctx.broker.config.topic_value(setting, {})

@@ -39,7 +39,7 @@ class CoordinatorMetadata:
         return frozenset(topics[name].id for name in names if name in topics)
 
     def subscribed_topic_ids(self, names: tuple[str, ...]) -> frozenset[UUID]:
-        """`topic_ids` of a subscription, which many members have."""
+        """`topic_ids` of a subscription, cached because many members have the same one."""
         if (found := self._ids_of_subscriptions.get(names)) is None:
             if len(self._ids_of_subscriptions) >= MAX_SUBSCRIPTIONS:
                 self._ids_of_subscriptions.clear()

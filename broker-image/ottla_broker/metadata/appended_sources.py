@@ -217,7 +217,7 @@ def plan_source_failover(image: MetadataImage, mirror: str) -> list[MetadataReco
 
 
 def plan_resumption(image: MetadataImage, topic_id: UUID, source_id: UUID) -> list[MetadataRecord]:
-    """Resumes partitions that stopped because the source's log diverged from the copied records."""
+    """Resumes the stopped partitions of a source."""
     return [replace(record, stopped="") for record in stopped_partitions(image, topic_id, source_id)]
 
 

@@ -5,15 +5,14 @@ A broken probe alone proves nothing (a network device may have dropped it). But 
 connection is refused at once, nobody listens there any more: the broker has *failed*, and the
 controller fences it without waiting for its session to expire. Meanwhile every broker makes clients
 that ask for leaders wait a moment, instead of sending them to the failed one. Anything else is left
-to the session. A killed leader stalls a producer for 0.11 s in the median (bench lines
-`killed-p50`, `killed-p95`) instead of a whole session, `broker.session.timeout.ms`.
+to the session. A killed leader stalls a producer for 0.11 s in the median (bench line
+`killed-p50`) instead of a whole session, `broker.session.timeout.ms`.
 
 A killed process closes its sockets one after the other, for milliseconds. In that time a client may
 ask another broker for leaders, although that broker's probe connection is not closed yet. So a
-broker also *probes* before it names leaders: it sends a request that a live process answers
-(`killed-p95` 0.28 s instead of 1.0). For the same reason a new connection proves that the process
-lives only after its first response: the port of a killed process accepts connections until it is
-closed.
+broker also *probes* before it names leaders: it sends a request that a live process answers. For
+the same reason, only the first response on a new connection proves that the process lives: the port
+of a killed process accepts connections until it is closed.
 """
 
 import asyncio
@@ -96,8 +95,9 @@ class FailureDetector:
         return any(suspected_s > since for suspected_s in self._suspects.values())
 
     async def wait_until_confirmed(self, brokers: Collection[int]) -> None:
-        """Called before clients are redirected to these brokers. Returns when they have answered a
-        probe, when the image shows failed ones as fenced, or after a short timeout.
+        """Called before clients are redirected to these brokers. Waits until each has answered a
+        probe or its connection has broken, up to PROBE_TIMEOUT_S. If any broker is suspected then,
+        waits until every suspect has answered or is fenced, up to RESOLVE_TIMEOUT_S.
         """
         await self.probe_brokers(brokers, PROBE_TIMEOUT_S)
         if self.has_suspects:

@@ -53,8 +53,8 @@ class ReplicaPlacer:
         self._directories = DirectoryAssigner(image.brokers, image.partition_index)
 
     def place_partitions(self, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
-        """Replicas of new partitions. Fenced brokers and those that shut down are used last, and
-        only if the others are too few. Raises INVALID_REPLICATION_FACTOR."""
+        """Replicas of new partitions. Fenced brokers and those that are shutting down are used
+        last, and only if the others are too few. Raises INVALID_REPLICATION_FACTOR."""
         brokers = [self._brokers[broker] for broker in sorted(self._brokers)]
         ready = [broker for broker in brokers if can_start_in_sync(broker)]
         if not 1 <= replication_factor <= len(brokers):
@@ -91,8 +91,8 @@ class ReplicaPlacer:
         )
 
     def new_partition(self, topic: UUID, partition: int, replicas: Sequence[int]) -> PartitionRecord:
-        """A new partition on these brokers. Those that `can_start_in_sync`, at least one, are in
-        its ISR from the start.
+        """A new partition on these brokers. Its ISR is those that `can_start_in_sync`; the caller
+        ensures that there is at least one.
         """
         isr = tuple(broker for broker in replicas if can_start_in_sync(self._brokers[broker]))
         directories = self._directories.assign_directories(replicas)

@@ -2,7 +2,9 @@
 
 Worker i of N has node.id + i, each port + i, and the directory `worker.ID` below each of log.dirs.
 With `http.listener`, its port serves all workers together and the ports after it one worker each.
-The workers found one cluster, unless `controller.quorum.bootstrap.servers` names one to join.
+Worker 0 founds a cluster if none of log.dirs has a worker's directory. With
+`controller.quorum.bootstrap.servers` the workers join the cluster that it names, or worker 0 founds
+one where `cluster.found` allows it.
 """
 
 from collections.abc import Collection, Mapping

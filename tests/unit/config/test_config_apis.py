@@ -103,7 +103,7 @@ async def test_topic_configs_are_set_deleted_and_described(tmp_path: Path) -> No
 async def test_values_are_appended_to_and_subtracted_from_lists(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as broker:
         for operation, entries, expected in (
-            (APPEND, "compact", "delete,compact"),  # not set yet, so it is appended to the default
+            (APPEND, "compact,compact", "delete,compact"),  # not set yet, so it is appended to the default
             (APPEND, "compact", "delete,compact"),
             (SUBTRACT, "delete,absent", "compact"),
             (APPEND, "delete", "compact,delete"),
