@@ -73,7 +73,7 @@ class Screen:
         return replace(self, view=view, opened=opened, sort=SORTED_BY[view], filter="", selected=0)
 
     def press(self, key: str, rows: Sequence[Row]) -> "Screen":
-        """The screen after a key. `rows`: those that it shows now."""
+        """The screen after a key. `rows`: the result of `visible_rows`."""
         if self.is_typing:
             return self._edit_filter(key)
         match key:

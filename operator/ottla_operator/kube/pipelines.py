@@ -46,7 +46,7 @@ log = logging.getLogger("ottla.operator")
 
 
 async def read_runner_status(address: str) -> RunnerStatus | None:
-    """Requests the status of a driver. `address`: host:port. None if no runner responds there."""
+    """Requests the status of a driver. `address`: host:port. None if it does not report one."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=RUNNER_TIMEOUT_S)) as session,
@@ -83,7 +83,9 @@ class PipelineLauncher:
     async def plan(
         self, resource: Json, pipeline: Pipeline, cluster: Cluster, login: ComponentLogin | None
     ) -> "PodLaunch":
-        """See `Platform.plan_launch`."""
+        """See `Platform.plan_launch`. First deletes the Deployment or SparkApplication of another
+        launcher.
+        """
         connection = _connection(pipeline, cluster, login)
         has_spark_operator = await self._has_spark_operator()
         existing = await self._find_applications(pipeline, has_spark_operator)
@@ -145,9 +147,9 @@ class PipelineLauncher:
             modes = ((claim or {}).get("spec") or {}).get("accessModes") or []
         return LaunchInputs(launcher, connection, modes, finished)
 
-    async def delete(self, resource: Json) -> None:
-        if "deletionTimestamp" not in resource["metadata"]:
-            await self.api.delete(kind_of(resource), resource)
+    async def delete(self, application: Json) -> None:
+        if "deletionTimestamp" not in application["metadata"]:
+            await self.api.delete(kind_of(application), application)
 
 
 @dataclass(slots=True)
@@ -176,7 +178,7 @@ class PodLaunch:
 
     @property
     def _wants_driver(self) -> bool:
-        """False for a Pipeline that is suspended or has finished."""
+        """False for a Pipeline that is suspended, or whose Deployment has finished."""
         return not self._is_suspended and self.desired.application["spec"].get("replicas") != 0
 
     @property
@@ -218,7 +220,9 @@ class PodLaunch:
             live = None
         after = await objects.apply(self.desired.application, live)
         if self._wants_driver and (live is None or _driver_spec(live) != _driver_spec(after)):
-            message = f"{after['kind']} {after['metadata']['name']} runs the pipeline of {self.desired.settings}"
+            message = (
+                f"{after['kind']} {after['metadata']['name']} runs the driver with ConfigMap {self.desired.settings}"
+            )
             await self.launcher.events.record(self.resource, "DriverLaunched", message)
         await self._delete_unused_config()
         return after
@@ -253,6 +257,8 @@ def _has_ended(application: Json) -> bool:
 
 
 def _driver_spec(application: Json) -> object:
-    """The fields whose change starts another driver."""
+    """Fields whose change starts another driver. Of a SparkApplication `image` and others do so
+    too, but are not compared.
+    """
     spec = application["spec"]
     return (spec.get("template"), spec.get("replicas"), spec.get("driver"), spec.get("arguments"), spec.get("suspend"))

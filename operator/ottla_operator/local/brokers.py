@@ -53,8 +53,8 @@ REGISTRY_FILE: Final = "registry"
 
 class BrokerProcess:
     """One broker's process. `plan`: settings and ports of its next start. `started_with`: settings
-    of the current or last process; before the first process, those of the plan; None if those of an
-    adopted process are unknown. `restart_at`: the last `restartAt` that has passed;
+    of the current or last process; before the first process, those of the first plan; None if those
+    of an adopted process are unknown. `restart_at`: the last `restartAt` that has passed;
     `started_after`: the one that the process was started after. `console`, `registry`: host:port
     where the running process serves them; empty without one. `on_status`: called with every change.
     """
@@ -72,7 +72,7 @@ class BrokerProcess:
             self.started_after = self._read_text(RESTART_FILE)
             self.console = self._read_text(CONSOLE_FILE)
             self.registry = self._read_text(REGISTRY_FILE)
-        self.supervisor = self._supervise()
+        self.supervisor = self._create_supervisor()
 
     @property
     def is_ready(self) -> bool:
@@ -88,7 +88,7 @@ class BrokerProcess:
     async def restart(self) -> None:
         """Returns when the old process has exited and the new one is starting."""
         await self.supervisor.stop()
-        self.supervisor = self._supervise()
+        self.supervisor = self._create_supervisor()
         self.supervisor.start()
 
     def update(self, plan: BrokerProcessPlan) -> None:
@@ -96,7 +96,7 @@ class BrokerProcess:
         self.plan = plan
         self.supervisor.command = broker_command(plan, self.console, self.registry)
 
-    def _supervise(self) -> Supervisor:
+    def _create_supervisor(self) -> Supervisor:
         return Supervisor(
             folder=self.folder,
             command=broker_command(self.plan, self.console, self.registry),
@@ -237,7 +237,9 @@ class BrokerProcesses:
         return f"{'https' if cluster.registry_has_tls else 'http'}://{address}" if address else ""
 
     def read_authorities(self) -> str:
-        """Certificates of the authorities of the listeners, as PEM; empty for the system's."""
+        """Certificates of the authorities of the listeners, as PEM; empty if there is no such file,
+        and clients then trust the system's authorities.
+        """
         keystore = next((it.settings.get(KEYSTORE_LOCATION, "") for it in self.plans), "")
         path = Path(keystore).with_name(AUTHORITIES)
         return path.read_text() if keystore and path.exists() else ""
@@ -353,9 +355,9 @@ def find_console_address(plan: BrokerProcessPlan) -> str:
 
 
 def find_registry_address(plan: BrokerProcessPlan) -> str:
-    """host:port of the registry: the planned port, or another free one if a program listens on it
-    or another `ottla up` has claimed it. Without a planned port, the address in the settings; empty
-    if there is none.
+    """host:port of the registry. Claims the planned port for this `ottla up`; another free port if
+    a program listens on it or another `ottla up` has claimed it. Without a planned port, the
+    address in the settings; empty if there is none.
     """
     if plan.registry_port is None:
         return plan.settings.get(REGISTRY_LISTENER, "")

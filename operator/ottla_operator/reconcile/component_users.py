@@ -34,7 +34,9 @@ from ottla_operator.resources.user import User
 RETRY_S: Final = 1.0
 BOOTSTRAP, PROTOCOL = "bootstrap.servers", "security.protocol"
 LOGIN_KEYS: Final = (PROTOCOL, MECHANISM, JAAS)
-"""Keys of a user's Secret that Java clients need besides addresses and authorities."""
+"""Keys of the Secret of a User with a password that Java clients need besides addresses and
+authorities.
+"""
 PASSWORD_KEYS: Final = (*LOGIN_KEYS, USERNAME, PASSWORD)
 CERTIFICATE_KEYS: Final = (PROTOCOL, USER_CERTIFICATE, USER_KEY)
 EXTERNAL: Final = "External"
@@ -93,7 +95,7 @@ async def mirror_login(platform: Platform, resource: Json, mirror: Mirror, sourc
 async def _login_of(platform: Platform, cluster: Cluster, name: str, body: Json | None) -> ComponentLogin:
     """The login in the Secret of a User. Raises Blocked until it is complete."""
     if body is None:
-        message = f"User {name} of Cluster {cluster.name} does not exist yet, or its change was not observed yet"
+        message = f"User {name} of Cluster {cluster.name} does not exist yet, or its last change was not observed yet"
         raise Blocked(Reconciling("WaitingForUser", message), RETRY_S)
     ready = find_condition(body, READY)
     if kstatus(body) == "Failed":
@@ -126,7 +128,8 @@ def _login_keys(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _digest(values: Mapping[str, str], uid: str) -> str:
-    """Digest of the login. A password is as costly to guess from it as from the brokers'
-    credential."""
+    """Digest of the login. Guessing a password from it costs as much as from the SCRAM credential
+    that brokers store.
+    """
     text = "\0".join(values[key] for key in _login_keys(values))
     return hashlib.pbkdf2_hmac("sha512", text.encode(), uid.encode(), MIN_ITERATIONS)[:5].hex()

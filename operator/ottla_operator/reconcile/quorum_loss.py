@@ -29,6 +29,6 @@ async def explain_missing_controller(resource: Json, brokers: BrokerSet) -> str:
 
 def _advice(replicas: Sequence[MetadataReplica], brokers: BrokerSet) -> str:
     if not any(it.voters for it in replicas):
-        return "Restore a volume, or delete the Cluster and its volume claims to begin with an empty one"
+        return "Restore a volume, or delete the Cluster and its volume claims and create an empty Cluster"
     servers = next(iter(brokers.desired.values()))[BOOTSTRAP_SERVERS]
     return f"Restore a lost disk, or continue without it: ottla cluster recover --bootstrap {servers}"

@@ -27,7 +27,9 @@ S3Credentials = Annotated[
 
 
 class ObjectStore(Model, frozen=True):
-    """S3-compatible store of all URLs that begin with s3a://."""
+    """S3-compatible store of sinks' files and tables, and of a checkpoint without a store of its
+    own.
+    """
 
     endpoint: Endpoint = None
     region: Annotated[

@@ -216,7 +216,10 @@ class PipelineSpec(Model, frozen=True):
     ] = None
     s3: Annotated[
         ObjectStore | None,
-        doc("S3-compatible store of sinks and checkpoint, where their URLs begin with s3a://. Defaults to AWS."),
+        doc(
+            "S3-compatible store of sinks' files and tables, and of a checkpoint without a store of its own. "
+            "Defaults to AWS."
+        ),
     ] = None
     consumer_group: Annotated[
         Annotated[str, Meta(min_length=1, max_length=249)] | None,

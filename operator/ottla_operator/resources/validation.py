@@ -1,8 +1,8 @@
 """Validation of resources in plain JSON: unknown fields, the CRD's schema, then the rules.
 
-The API server rejects the same resources, but prunes unknown fields and cannot evaluate rules
-without CEL. Here each problem has the path of the field, the value and the allowed values, and a
-suggestion for a misspelt name.
+The API server evaluates the same schema, and those rules that have a CEL expression. It drops
+unknown fields unless the client asks for strict validation. Here each problem has the path of the
+field, the value and the allowed values, and a suggestion for a misspelt name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -79,8 +79,8 @@ def validate_resource(data: Json) -> list[Problem]:
 
 
 def find_spec_problems(resource: Json) -> str:
-    """Problems of a resource that an API server has stored, in one line; empty if it is valid.
-    Metadata and status, which are the API server's, are not validated.
+    """Problems of a stored resource, in one line; empty if it is valid. Only apiVersion, kind, name
+    and spec are validated.
     """
     stored = {key: resource[key] for key in ("apiVersion", "kind", "spec")}
     found = validate_resource({**stored, "metadata": {"name": resource["metadata"]["name"]}})
@@ -122,7 +122,9 @@ def _find_metadata_problems(data: dict[str, Json]) -> Iterator[Problem]:
 
 
 def _find_unknown_fields(data: Json, schema: JsonSchema, path: FieldPath) -> Iterator[Problem]:
-    """Fields that the schema does not declare. The API server prunes them silently by default."""
+    """Fields that the schema does not declare. By default the API server drops them with a
+    warning.
+    """
     if isinstance(data, list):
         for index, item in enumerate(data):
             yield from _find_unknown_fields(item, schema.get("items", {}), (*path, index))
@@ -181,6 +183,8 @@ _TYPES: Final = {
     "array": "a list",
     "object": "an object",
 }
+_UNITS: Final = {"Length": ("character", "characters"), "Items": ("item", "items"), "Properties": ("entry", "entries")}
+"""What bounds like minLength and maxItems count: one, several."""
 
 
 def _describe(error: ValidationError) -> str:
@@ -206,13 +210,19 @@ def _describe(error: ValidationError) -> str:
         case "maximum":
             return f"{value} is too large; must be at most {allowed}"
         case "minLength" | "minItems" | "minProperties":
-            return f"{value} is too short; must have at least {allowed}"
+            return f"{value} is too short; must have at least {_count(allowed, error.validator)}"
         case "maxLength" | "maxItems" | "maxProperties":
-            return f"{value} is too long; must have at most {allowed}"
+            return f"{value} is too long; must have at most {_count(allowed, error.validator)}"
         case "anyOf":
             return f"{value} is neither an integer nor a string"
         case _:
             return error.message
+
+
+def _count(bound: int, keyword: str) -> str:
+    """`bound` with its unit. `keyword`: minLength and the like."""
+    one, several = _UNITS[keyword[3:]]
+    return f"{bound} {one if bound == 1 else several}"
 
 
 def _quote(value: Json) -> str:

@@ -77,8 +77,8 @@ NEVER_FINISHES = {
         (with_field("apiVersion", to="v1"), "apiVersion: 'v1' is not supported; expected ottla.dev/v1alpha1"),
         (with_field("metadata", to={}), "metadata.name is required"),
         (with_field("spec", "surces", to={}), "spec.surces: unknown field; did you mean 'sources'?"),
-        (with_field("spec", "sources", to={}), "spec.sources: an object is too short; must have at least 1"),
-        (with_field("spec", "sinks", to=[]), "spec.sinks: a list is too short; must have at least 1"),
+        (with_field("spec", "sources", to={}), "spec.sources: an object is too short; must have at least 1 entry"),
+        (with_field("spec", "sinks", to=[]), "spec.sinks: a list is too short; must have at least 1 item"),
         (
             with_field("spec", "sources", "events", "watermark", to={"colum": "at", "delay": "1h"}),
             "spec.sources.events.watermark.colum: unknown field",
@@ -144,7 +144,7 @@ NEVER_FINISHES = {
             "spec.transforms: a step can only read sources and earlier steps; "
             "transforms[0].union: 'big', 'evnts' is none of events",
         ),
-        (with_field("spec", "transforms", 0, to={"name": "big", "union": ["events"]}), "must have at least 2"),
+        (with_field("spec", "transforms", 0, to={"name": "big", "union": ["events"]}), "must have at least 2 items"),
         (
             with_field("spec", "transforms", 0, to={"name": "big", "transformWithState": {**STATE, "from": "late"}}),
             "transforms[0].transformWithState.from: 'late' is none of events",
