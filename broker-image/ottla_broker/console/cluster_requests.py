@@ -205,7 +205,7 @@ class ClusterRequests:
         offsets = {
             one[1]: PartitionOffsets(starts[0].get(one, UNKNOWN), ends[0].get(one, UNKNOWN)) for one in partitions
         }
-        return offsets, tuple(dict.fromkeys((*starts[1], *ends[1])))
+        return offsets, (*starts[1], *ends[1])
 
     async def find_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermarks of partitions of any topics, without those that have no leader, or whose

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ def make_environment() -> Environment:
         code_spans=mark_code_spans,
         count=format_count,
         time=format_time,
-        partitions=format_partitions,
+        partitions=partial(count_noun, noun="partition"),
         percent=format_percent,
         duration=format_duration,
         rate=format_rate,
@@ -54,10 +55,6 @@ def format_bytes(size: int | None) -> str:
 def format_count(count: int | None) -> str:
     """The number with thousands separators; a dash for None or a negative number."""
     return DASH if count is None or count < 0 else f"{count:,}"
-
-
-def format_partitions(count: int) -> str:
-    return count_noun(count, "partition")
 
 
 def format_time(timestamp_ms: int | None) -> str:

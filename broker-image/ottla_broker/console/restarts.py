@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla_broker.console.broker_history import BrokerHistory, BrokerPhase
 from ottla_broker.console.partition_census import PartitionCensus
-from ottla_broker.console.rendering import format_bytes, format_partitions
+from ottla_broker.console.rendering import format_bytes
 from ottla_broker.counted_nouns import count_noun
 from ottla_broker.wire.roll_report import RollBlocker, RollReport
 
@@ -62,7 +62,7 @@ def describe_wait(phase: BrokerPhase, leads: int, behind: int, bytes_behind: int
     """
     match phase.state:
         case "shutting down":
-            return f"{format_partitions(leads)} to get another leader" if leads else "its process to end"
+            return f"{count_noun(leads, 'partition')} to get another leader" if leads else "its process to end"
         case "stopped":
             return "its process to start again"
         case "starting":
@@ -71,7 +71,7 @@ def describe_wait(phase: BrokerPhase, leads: int, behind: int, bytes_behind: int
             return "its heartbeats: its process does not run, or does not reach the controller"
         case "unfenced":
             size = f", {format_bytes(bytes_behind)} behind" if bytes_behind >= 0 else ""
-            return f"{format_partitions(behind)} to catch up{size}" if behind else NOTHING
+            return f"{count_noun(behind, 'partition')} to catch up{size}" if behind else NOTHING
 
 
 def describe_roll(report: RollReport, may_describe: Callable[[str], bool]) -> Iterator[str]:

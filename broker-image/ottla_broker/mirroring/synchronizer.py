@@ -189,8 +189,8 @@ class MirrorSynchronizer:
 
     async def _sync_topics(self, mirror: MirrorConfig, client: Client, origins: OriginReader) -> SyncedTopics:
         """Changes topics, partitions and settings here to the source's, and returns the topics
-        that are copied. Raises KafkaError, OSError, TimeoutError and, for errors
-        of this cluster, TargetClusterError.
+        that are copied. Raises KafkaError, OSError, TimeoutError and, for errors of this cluster,
+        TargetClusterError.
         """
         source = await fetch_source_metadata(client, None)
         if source.cluster_id == self._cluster_id:

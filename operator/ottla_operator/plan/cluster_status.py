@@ -175,7 +175,7 @@ def _work_in_progress(observed: ClusterObservations) -> Reconciling | None:
         first = f"no other broker has to be restarted; waiting for {format_brokers(missing)}"
         return Reconciling("RollingRestart", ". ".join([first, *_obstacles(observed)]))
     if missing:
-        first = f"{_count_ready_brokers(observed)}; waiting for {format_brokers(missing)}"
+        first = f"{_describe_ready_brokers(observed)}; waiting for {format_brokers(missing)}"
         reason = UNSCHEDULABLE if _with_problem(observed, (UNSCHEDULABLE,)) else "InsufficientReplicas"
         return Reconciling(reason, ". ".join([first, *_obstacles(observed)]))
     if observed.scaling:
@@ -215,7 +215,7 @@ def availability(observed: ClusterObservations) -> ExtraCondition:
         message = f"{format_count(offline, 'partition')} without a leader"
         return ExtraCondition("Available", False, PARTITIONS_OFFLINE, message)
     leaders = ", and every partition has a leader" if observed.offline_partitions == 0 else ""
-    message = f"{_count_ready_brokers(observed)}{leaders}."
+    message = f"{_describe_ready_brokers(observed)}{leaders}."
     return ExtraCondition("Available", True, "BrokersReady", message)
 
 
@@ -299,7 +299,7 @@ def _with_problem(observed: ClusterObservations, reasons: Sequence[str]) -> list
     ]
 
 
-def _count_ready_brokers(observed: ClusterObservations) -> str:
+def _describe_ready_brokers(observed: ClusterObservations) -> str:
     """Counts brokers that are being removed, too: until then they serve."""
     return f"{len(observed.serving)} of {observed.replicas + len(observed.surplus)} brokers are ready"
 

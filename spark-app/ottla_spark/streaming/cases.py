@@ -187,8 +187,8 @@ def collect_rows(rows: DataFrame) -> list[CaseRow]:
 
 
 def written_rows(rows: DataFrame, target: Sink) -> DataFrame:
-    """The rows that a consumer of the sink sees. In a table that is updated by key, these are the
-    latest row of each key, unless it is deleted.
+    """The rows that a consumer of the sink sees. A table that is updated by key has the latest row
+    of each key, unless that row is deleted.
     """
     if target.output_mode != "update" or target.topic is not None or not target.key:
         return read_back(rows, target)

@@ -1,5 +1,5 @@
-"""One of the writers among whom the rows of a topic's batch are divided: it writes its rows and the
-number of the batch in one transaction (see `transactional_writer`).
+"""Writes to a topic in transactions. The rows of a batch are divided among several writers, and
+each writes its rows and the number of the batch in one transaction (see `transactional_writer`).
 
 It runs in Python processes of the executors. They import only this module: to import the rest of a
 pipeline would take four times as long. Spark gives a process the tasks of one batch after the

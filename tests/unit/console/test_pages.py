@@ -10,7 +10,8 @@ import pytest
 from ottla_broker.config import Config, SettingError
 from ottla_broker.console.console import Console
 from ottla_broker.console.login_methods import iter_authentication_settings
-from ottla_broker.console.rendering import format_partitions, mark_code_spans
+from ottla_broker.console.rendering import mark_code_spans
+from ottla_broker.counted_nouns import count_noun
 from ottla_broker.metadata.image import TopicImage
 from ottla_broker.metadata.records import PartitionRecord
 from ottla_broker.security.authorizer import Resource
@@ -50,7 +51,7 @@ def test_code_spans_are_escaped() -> None:
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 partitions"), (1, "1 partition"), (4_000, "4,000 partitions")])
 def test_counts_of_partitions_are_formatted(count: int, text: str) -> None:
-    assert format_partitions(count) == text
+    assert count_noun(count, "partition") == text
 
 
 @async_test

@@ -101,10 +101,10 @@ def test_folder_that_is_not_writable_is_an_error_of_one_line(tmp_path: Path) -> 
     (tmp_path / "a.yaml").write_text(CLUSTER)
     done = ottla("up", str(tmp_path), "--home", str(tmp_path / "a.yaml"))
     assert (done.returncode, done.stderr) == (1, f"ottla: {tmp_path}/a.yaml: File exists\n")
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "a").write_text("where the cluster's folder should be")
-    done = ottla("up", str(tmp_path / "a.yaml"), "--home", str(tmp_path / "home"))
-    assert (done.returncode, done.stderr) == (1, f"ottla: {tmp_path}/home/a/brokers.json: Not a directory\n")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "a").write_text("where the cluster's folder should be")
+    done = ottla("up", str(tmp_path / "a.yaml"), "--home", str(tmp_path / "state"))
+    assert (done.returncode, done.stderr) == (1, f"ottla: {tmp_path}/state/a/brokers.json: Not a directory\n")
 
 
 def run_script(script: str, *, check: bool) -> subprocess.CompletedProcess[str]:
